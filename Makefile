@@ -44,7 +44,7 @@ test: $(READY)  ## Run all tests except those of deployments.
 	@$(BIN)/pytest -n auto --dist worksteal
 
 test-deploy: $(READY)  ## Run the tests that start a server and sites as processes.
-	@$(BIN)/pytest -m deployment -n 2 --dist loadfile tests/deployed
+	@$(BIN)/pytest -m deployment tests/deployed
 
 test-lowest:  ## Run the tests with the lowest versions that pyproject.toml allows (gigabytes, by hand).
 	@$(PYTHON) -m venv .venv-lowest

@@ -139,7 +139,7 @@ def write_study(
     folder.write(Study("compare", variants, tuple(range(seeds)), "cadis compare", "fedavg"))
     for variant in variants:
         for seed in range(seeds):
-            path, method = folder.run_folder(variant, seed).path, METHODS[variant.name]()
+            path, method = folder.get_run_folder(variant, seed).path, METHODS[variant.name]()
             write_run(path, method, seed, level=levels[variant.name], finished=finished, **run)
     return folder
 
@@ -156,7 +156,7 @@ def write_sweep(
     folder.write(Study("sweep", variants, (0, 1), "cadis sweep", parameters=parameters))
     for number, variant in enumerate(variants):
         for seed in (0, 1):
-            path, level = folder.run_folder(variant, seed).path, levels[0] + levels[1] * number
+            path, level = folder.get_run_folder(variant, seed).path, levels[0] + levels[1] * number
             write_run(path, CADIS(), seed, rounds=rounds, level=level)
     return folder
 

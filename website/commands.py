@@ -12,7 +12,7 @@ MARKER = "<!-- all commands -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the marker of the page by the commands."""
+    """Replace the marker in a page with the sections of all commands."""
     if MARKER not in markdown:
         return markdown
     context = click.Context(commands, info_name="cadis")
@@ -22,7 +22,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _format_commands(
     group: click.Group, parent: click.Context, shown: dict[str, str]
 ) -> Iterator[str]:
-    """Yield the sections of all commands; ``shown`` has the command by table of options."""
+    """Yield one section per command; ``shown`` maps a table of options to its first command."""
     for name, command in group.commands.items():
         context = click.Context(command, info_name=name, parent=parent)
         usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
@@ -40,7 +40,7 @@ def _format_commands(
 def _format_options(
     command: click.Command, context: click.Context, shown: dict[str, str]
 ) -> Iterator[str]:
-    """Yield one table per section; for a repeated table, a link to the other command."""
+    """Yield one table per section of options; for tables shown before, yield a link instead."""
     tables = _make_tables(command, context)
     repeated = [title for title, table in tables.items() if table in shown]
     for title, table in tables.items():
@@ -59,9 +59,11 @@ def _make_tables(command: click.Command, context: click.Context) -> dict[str, st
         record = option.get_help_record(context)
         if record is not None and isinstance(option, click.Option) and "--help" not in option.opts:
             title = getattr(option, "section", "Options")
-            rows.setdefault(title, []).append(f"| `{record[0]}` | {_format_cell(record[1])} |\n")
-    opening = "\n| option | |\n| --- | --- |\n"
-    return {title: opening + "".join(lines) for title, lines in rows.items()}
+            part_names = getattr(option, "part_names", "")
+            text = f"{part_names}: {record[1]}" if part_names else record[1]
+            rows.setdefault(title, []).append(f"| `{record[0]}` | {_format_cell(text)} |\n")
+    header = "\n| option | meaning |\n| --- | --- |\n"
+    return {title: header + "".join(lines) for title, lines in rows.items()}
 
 
 def _escape(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Draw the first figure of the README: the clusters found, and the accuracy on rare classes.
+"""Draw the first figure of the README: similarity of the clients, and accuracy on rare classes.
 
-``cadis compare --methods fedavg,cadis --seeds 5 --rounds 40 --out runs/effect``, then
+Run ``cadis compare --methods fedavg,cadis --seeds 5 --rounds 40 --out runs/effect``, then
 ``python -m website.effect runs/effect docs/images/effect.png``.
 """
 
@@ -18,12 +18,12 @@ from cadis.analysis import RunData, read_results
 
 
 def draw_effect(runs: Mapping[str, Sequence[RunData]]) -> Figure:
-    """Draw the similarity of the clients beside the accuracy on the rare classes, by method."""
-    drawing = Figure(figsize=(9, 3.4), layout="constrained", dpi=160)
-    left, right = drawing.subplots(1, 2, width_ratios=[1, 1.6])
+    """Draw the similarity of the clients, and beside it the accuracy of each method."""
+    figure = Figure(figsize=(9, 3.4), layout="constrained", dpi=160)
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.6])
     _draw_similarity(left, runs["CADIS"][0])
     _draw_rare_classes(right, runs)
-    return drawing
+    return figure
 
 
 def _draw_similarity(axes: Axes, run_data: RunData) -> None:
@@ -37,12 +37,12 @@ def _draw_similarity(axes: Axes, run_data: RunData) -> None:
 
 
 def _draw_rare_classes(axes: Axes, runs: Mapping[str, Sequence[RunData]]) -> None:
-    for label, colour in (("FedAvg", "#8a93a3"), ("CADIS", "#3454d1")):
+    for label, color in (("FedAvg", "#8a93a3"), ("CADIS", "#3454d1")):
         curves = np.array([_compute_rare_accuracy(run_data) for run_data in runs[label]])
         mean, deviation = curves.mean(axis=0), curves.std(axis=0, ddof=1)
         rounds = np.arange(1, len(mean) + 1)
-        axes.plot(rounds, mean, color=colour, label=label)
-        axes.fill_between(rounds, mean - deviation, mean + deviation, color=colour, alpha=0.2, lw=0)
+        axes.plot(rounds, mean, color=color, label=label)
+        axes.fill_between(rounds, mean - deviation, mean + deviation, color=color, alpha=0.2, lw=0)
     title = "Accuracy on the classes of the smallest clusters,"
     title += f"\nmean and standard deviation of {len(curves)} seeds"
     axes.set(title=title, xlabel="round", ylim=(0, 1), xlim=(1, len(mean)))

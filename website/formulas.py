@@ -1,7 +1,7 @@
-"""Typeset formulas: ``$...$`` and ``$$...$$`` in a page become MathML when the site is built.
+"""Convert formulas, ``$...$`` and ``$$...$$`` in a page, to MathML when the site is built.
 
-Browsers draw MathML themselves, so the site needs neither scripts nor fonts from the network.
-Hosts of repositories typeset the same notation.
+Browsers draw MathML without scripts, so the site needs nothing from the network. GitHub and other
+hosts of repositories show the same notation as formulas.
 """
 
 import re
@@ -16,7 +16,7 @@ FORMULA = re.compile(
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the formulas of a page, except in code."""
+    """Replace the formulas of a page with MathML, except in code."""
     parts = CODE.split(markdown)  # text and code alternate
     parts[::2] = [FORMULA.sub(_to_mathml, text) for text in parts[::2]]
     return "".join(parts)

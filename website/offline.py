@@ -1,4 +1,4 @@
-"""Check that the site loads nothing from the network; links to other sites are allowed."""
+"""Check that no page loads a file from the network; links to other sites are allowed."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ LOADED = re.compile(
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse a site with a script, image, font or style sheet of another host."""
+    """Raise an error if a page loads a script, image, font or style sheet from another host."""
     site = Path(config.site_dir)
     for file in sorted([*site.rglob("*.html"), *site.rglob("*.css")]):
         match = LOADED.search(file.read_text(encoding="utf-8"))

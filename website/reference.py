@@ -1,4 +1,4 @@
-"""Generate the reference of the methods by topic, and clean up docstrings."""
+"""Generate the reference page of the methods, and convert notation of docstrings to HTML."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ DIRECTIVE = """
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the marker HERE by all methods."""
+    """Replace the marker HERE with all methods, sorted by topic."""
     if HERE not in markdown:
         return markdown
     by_topic: dict[str, str] = {}

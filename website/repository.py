@@ -1,9 +1,9 @@
-"""Make pages of the files outside docs/ to which pages link.
+"""Add pages to the site for files outside docs/ that other pages link to.
 
-Pages link to other files of the repository by relative paths: ``../examples/...``,
-``../CONTRIBUTING.md``. Each such file becomes a page of the site: Markdown unchanged, other files
-as code, a folder as a list. So a link works both on the host of the repository and on the site, and
-a broken link fails the build.
+Pages link to other files of the repository with relative paths: ``../examples/...``,
+``../CONTRIBUTING.md``. Each such file becomes a page of the site: Markdown stays unchanged, other
+files are shown as code, and a folder as a list. So a link works both on the host of the repository
+and on the site. A broken link is an error.
 """
 
 import posixpath
@@ -28,7 +28,7 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".cff": "yaml", ".sh": "bash", ""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for every file outside docs/ to which a page links."""
+    """Add a page for each file outside docs/ that a page links to."""
     waiting = [*ALWAYS]
     for file in files.documentation_pages():
         waiting += _find_outside_links(_insert_lead(file.content_string), f"docs/{file.src_uri}")
@@ -46,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Rewrite the links of a page in docs/ to pages of the site."""
+    """Rewrite the links of a page in docs/, so that they lead to pages of the site."""
     if page.file.generated_by:
         return markdown
     if page.is_homepage:
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _insert_lead(text: str) -> str:
-    """Replace the marker LEAD by the README's text before its first section, without badges."""
+    """Replace the marker LEAD with the README's text before its first section, without badges."""
     if LEAD not in text:
         return text
     lead, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
@@ -64,7 +64,7 @@ def _insert_lead(text: str) -> str:
 
 
 def _read_page(path: str) -> str:
-    """Return the page of a file or folder, with links relative to that file."""
+    """Return the Markdown page of a file or folder, with links relative to that file."""
     file = ROOT / path
     if path.endswith(".md"):
         return file.read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def _read_page(path: str) -> str:
 
 
 def _find_outside_links(text: str, path: str) -> list[str]:
-    """Return the files outside docs/ to which a text links."""
+    """Return the files outside docs/ that a text links to."""
     targets = [_resolve_link(link, path) for link in _find_links(text)]
     return [target for target in targets if not target.startswith("docs/")]
 
@@ -96,7 +96,7 @@ def _resolve_link(link: str, path: str) -> str:
 
 
 def _page_path(path: str) -> str:
-    """Return the path of the page of a file."""
+    """Return the path of a file's page on the site."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     name = path.removesuffix(".md").lower() if path.endswith(".md") else path
@@ -104,7 +104,7 @@ def _page_path(path: str) -> str:
 
 
 def rewrite_links(text: str, path: str) -> str:
-    """Rewrite the links of a text to pages of the site."""
+    """Rewrite the links of a text, so that they lead to pages of the site."""
     here = posixpath.dirname(_page_path(path))
 
     def to_page_link(link: re.Match[str]) -> str:

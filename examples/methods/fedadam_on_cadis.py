@@ -1,6 +1,8 @@
-"""CADIS with Adam on the server, as in FedAdam (Reddi et al., ICLR 2021), without a new class.
+"""CADIS with Adam as the optimizer of the server, as in FedAdam. No new class is needed.
 
-Same on the command line:  cadis run --method cadis --server-optimizer adam --server-lr 0.03
+FedAdam: Reddi et al., ICLR 2021, https://arxiv.org/abs/2003.00295
+
+The same on the command line:  cadis run --method cadis --server-optimizer adam --server-lr 0.03
 """
 
 import cadis
@@ -9,7 +11,7 @@ from cadis.experiment import build_experiment, resolve
 
 
 def main(rounds: int = 20) -> cadis.RunResult:
-    """Run CADIS with Adam on handwritten digits, with 20 clients in 5 clusters."""
+    """Run CADIS with Adam on the server: handwritten digits, 20 clients in 5 clusters."""
     digits = build_experiment(resolve({}, {}))
     return cadis.run(
         digits.model,

@@ -18,11 +18,11 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState, ids_from_te
 
 @dataclass(frozen=True)
 class FeSEM(BaseMethod):
-    """Average each trained model into the nearest global model, by L2 distance of parameters.
+    """Assign each trained model to the nearest global model, and average the assigned models.
 
-    All global models start equal. After the first round, the trained models that are farthest apart
-    become their centers. Later, a client trains the model that it belongs to; a new client trains
-    the mean of all models, so that its data decide which model is nearest.
+    All global models start with the same parameters, so in the first round m trained models that
+    are far apart are the centers instead. Later, a client trains the global model that it was last
+    assigned to. A new client trains the mean of all models: its data decide which one is nearest.
 
     Attributes:
         num_models: m, the number of global models.
@@ -32,11 +32,11 @@ class FeSEM(BaseMethod):
     num_models: Annotated[int, Ge(1)] = 2
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:  # noqa: ARG002
-        """Return the same model m times."""
-        return ServerState({f"model-{number}": model for number in range(self.num_models)})
+        """Return m global models with the same parameters."""
+        return ServerState({f"model-{index}": model for index in range(self.num_models)})
 
     def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
-        """Send the model of the client; send the mean of all models to a new client."""
+        """Send a client its global model; send a new client the mean of all global models."""
         if client in _read_assignment(state):
             return super().broadcast(server_round, state, client)
         equal = torch.full((self.num_models,), 1 / self.num_models, dtype=torch.float64)
@@ -45,26 +45,26 @@ class FeSEM(BaseMethod):
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Average the trained models that are nearest to each global model."""
+        """Assign each trained model to the nearest center, and average the assigned models."""
         assignment = _read_assignment(state)
         trained = torch.stack([update.model.parameters for update in updates]).double()
         models = [model.parameters for model in state.models.values()]
         centers = torch.stack(models).double() if assignment else self._choose_centers(trained)
         nearest = torch.cdist(trained, centers).argmin(dim=1)
         pairs = list(zip(updates, nearest.tolist(), strict=True))
-        assignment |= {update.client_id: number for update, number in pairs}
-        moved = [replace(u, message=Message({f"model-{n}": u.model})) for u, n in pairs]
-        means, weights = average_updates(moved, self.weigh(server_round, updates, state).weights)
+        assignment |= {update.client_id: index for update, index in pairs}
+        renamed = [replace(u, message=Message({f"model-{i}": u.model})) for u, i in pairs]
+        means, weights = average_updates(renamed, self.weigh(server_round, updates, state).weights)
         ids = ids_to_tensor([*assignment])
         tensors = {"clients": ids, "nearest": torch.tensor([*assignment.values()])}
         return Aggregation(means, tensors, weights, {"clusters": nearest})
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """Return the model of the client, or the first model for a new client."""
+        """Return the name of the client's model; for a new client, of the first model."""
         return f"model-{_read_assignment(state).get(client, 0)}"
 
     def _choose_centers(self, trained: Tensor) -> Tensor:
-        """Return the first model, then repeatedly the one farthest from the chosen ones, (m, P)."""
+        """Choose the first model, then m - 1 times the model farthest from all chosen, (m, P)."""
         centers = trained[:1]
         for _ in range(self.num_models - 1):
             farthest = torch.cdist(trained, centers).amin(dim=1).argmax()
@@ -73,7 +73,7 @@ class FeSEM(BaseMethod):
 
 
 def _read_assignment(state: ServerState) -> dict[ClientId, int]:
-    """Return the number of the model that each client belongs to."""
+    """Return the index of the global model that each client was last assigned to."""
     if not state.tensors:
         return {}
     clients = ids_from_tensor(state.tensors["clients"])

@@ -1,6 +1,8 @@
-"""CADIS with clipped updates and Gaussian noise, without a new class.
+"""CADIS with clipped updates and Gaussian noise, as in DP-FedAvg. No new class is needed.
 
-Same on the command line:  cadis run --method cadis --clip 1.0 --noise 0.1
+DP-FedAvg: McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963
+
+The same on the command line:  cadis run --method cadis --clip 1.0 --noise 0.1
 """
 
 import cadis
@@ -9,7 +11,7 @@ from cadis.experiment import build_experiment, resolve
 
 
 def main(rounds: int = 20) -> cadis.RunResult:
-    """Run CADIS on handwritten digits with updates of norm at most 1, plus noise."""
+    """Run CADIS on handwritten digits; clip updates to the norm 1 and add noise."""
     digits = build_experiment(resolve({}, {}))
     return cadis.run(
         digits.model,

@@ -6,4 +6,4 @@ class CadisError(ValueError):
 
 
 class RunError(RuntimeError):
-    """A run cannot continue; the message is one sentence that says why. Past rounds are kept."""
+    """A run cannot continue; the message says why in one sentence. Finished rounds are kept."""

@@ -1,10 +1,10 @@
-"""Options of an experiment, each declared once: type, default, help text and scope.
+"""Options of an experiment, each declared once with its type, default, help text and scope.
 
-The command line, ``config.toml``, resuming, comparability, the model card, the engine settings and
-the Flower app are derived from these declarations; no other module lists option names. ``store``,
-``flower`` and ``analysis`` select options by scope, so this module is below all of them and has
-declarations only; :class:`cadis.experiment.Settings` adds the code that needs models and the
-engine. The parts of the algorithm (method, sampler, ...) are declared in ``cadis.algorithm.KINDS``.
+The command line, ``config.toml``, the model card, the settings of the engine and the Flower app are
+generated from these declarations. The same declarations decide which options a resumed run may
+change and which runs can be compared. :class:`cadis.experiment.Settings` adds the code that needs
+models and the engine. The options for the parts of the algorithm (``--method``, ``--sampler``, ...)
+are declared in ``cadis.algorithm.KINDS``.
 """
 
 from dataclasses import dataclass, field, fields
@@ -25,19 +25,19 @@ Scope: TypeAlias = Literal["data", "federation", "training", "machine"]
   are equal.
 - federation: how rounds are run and evaluated.
 - training: the model, and how clients train it.
-- machine: where a run computes and where it finds files. These options change results only by
-  rounding.
+- machine: the hardware that a run uses, and the folders of its files. These options do not change
+  results, except for rounding errors.
 """
 
 
 @dataclass(frozen=True)
 class Option:
-    """Description of an option; its name, type and default are those of the dataclass field.
+    """Description of an option; the dataclass field has its name, type and default.
 
     Attributes:
         help: the help text for users.
         scope: the aspect of an experiment that the option controls.
-        resumable: whether a resumed run may change the value although the scope is not "machine".
+        resumable: whether a resumed run may change the value even if the scope is not "machine".
         in_card: whether the model card lists the option; False if another section of the card has
             the same information.
     """
@@ -65,36 +65,42 @@ class DatasetOptions:
     dataset: str = option(
         "digits",
         "Dataset: digits, mnist, fashion-mnist, cifar10, cifar100, images:FOLDER, csv:PATH, "
-        "parquet:PATH, or FILE.py:FUNCTION, which returns the data.",
+        "parquet:PATH, or FILE.py:FUNCTION (your function, which returns the data).",
         "data",
     )
     data_dir: str = option(
         "",
-        "Folder to search for datasets and download to.",
+        "Folder to search for datasets first and to download them to; by default $CADIS_DATA, or "
+        "the user's cache folder.",
         "machine",
     )
     offline: bool = option(False, "Do not download anything.", "machine")
     image_size: Annotated[int, Ge(8), Le(1024)] = option(
         224,
-        "Pixels per side of the images of images:FOLDER.",
+        "Width and height in pixels to which images of images:FOLDER are resized.",
         "data",
-        in_card=False,  # the shape of the model's inputs
+        in_card=False,  # the card has the shape of the model's inputs
     )
     cache: bool = option(
         True,
-        "Cache decoded images; see 'cadis data cache'.",
+        "Keep decoded images on disk for later runs; see 'cadis data cache'.",
         "machine",
     )
     client_column: str = option(
         "",
-        "Table column that names the client of a row; by default, each file is one client.",
+        "Table column with the client of each row; by default, each file of a folder is one "
+        "client.",
         "data",
     )
-    label_column: str = option("", 'Table column of the class; by default "label".', "data")
-    ignore_columns: tuple[str, ...] = option((), "Table columns that are not inputs.", "data")
+    label_column: str = option(
+        "", 'Table column with the class of each row; by default "label".', "data"
+    )
+    ignore_columns: tuple[str, ...] = option(
+        (), "Table columns that are not inputs of the model.", "data"
+    )
     category_columns: tuple[str, ...] = option(
         (),
-        "Table columns of numbers that are categories.",
+        "Table columns whose numbers are codes of categories.",
         "data",
     )
 
@@ -105,21 +111,26 @@ class PartitionOptions(DatasetOptions):
 
     partition: str = option(
         "auto",
-        "How training data are split among clients: mc, bc, uc, pa, iid, dirichlet, clients (as "
-        'given by the data), or FILE.json; "auto" is clients if the data name clients, else mc.',
+        "How training data are split among clients: mc (multi-cluster: several clusters of "
+        "clients, each with its own classes), bc (balanced cluster: one large cluster, and single "
+        "clients with other classes), uc (unbalanced cluster: as bc, but with clients of different "
+        "size), pa (Pareto: for each class, the number of samples per client follows a power law), "
+        "iid (all clients have the same class proportions), dirichlet (class proportions drawn at "
+        "random), clients (the dataset names the client of each sample), or FILE.json (sample "
+        'indices of each client); "auto" is clients if the dataset names clients, else mc.',
         "data",
     )
     clients: Annotated[int, Gt(0)] | Literal["auto"] = option(
         "auto",
-        'Number of clients; "auto" is the number in the data, else 20.',
+        'Number of clients; "auto" is the number that the dataset or FILE.json defines, else 20.',
         "data",
     )
     min_samples: Annotated[int, Gt(0)] = option(
-        2, "Minimum number of samples of a client.", "data", in_card=False
+        2, "Minimum number of samples per client.", "data", in_card=False
     )
     allow_overlap: bool = option(
         False,
-        "Let a partition file assign samples repeatedly.",
+        "Allow a partition FILE.json to assign a sample more than once.",
         "data",
         in_card=False,
     )
@@ -133,22 +144,23 @@ class RunOptions(PartitionOptions):
     model: str = option(
         "auto",
         "Model: small-cnn, cnn, mlp, resnet9, resnet18, or your own FILE.py:FUNCTION or "
-        'MODULE:FUNCTION; "auto" chooses by the shape of the inputs.',
+        'MODULE:FUNCTION; "auto" chooses a model for the shape of the inputs.',
         "training",
-        in_card=False,  # the architecture of the description
+        in_card=False,  # the card describes the architecture
     )
     head: str = option(
         "",
-        "Name of the classifier layer; by default detected.",
+        "Name of the classifier layer of the model; by default it is detected.",
         "training",
     )
     per_round: Annotated[int, Gt(0)] | Annotated[float, Gt(0), Lt(1)] | Literal["auto"] = option(
         "auto",
-        'Participants per round: a number, or a fraction such as 0.3; "auto" is at most 10.',
+        'Number of clients that take part in a round, or a fraction such as 0.3; "auto" is 10, or '
+        "all clients if there are fewer.",
         "federation",
     )
     rounds: Annotated[int, Gt(0)] = option(80, "Number of rounds.", "federation", resumable=True)
-    epochs: Annotated[int, Gt(0)] = option(5, "Local epochs per round.", "training")
+    epochs: Annotated[int, Gt(0)] = option(5, "Epochs of local training per round.", "training")
     batch_size: Annotated[int, Gt(0)] = option(8, "Batch size of local training.", "training")
     lr: Annotated[float, Gt(0)] | Literal["auto"] = option(
         "auto",
@@ -158,29 +170,31 @@ class RunOptions(PartitionOptions):
     )
     augment: tuple[str, ...] = option(
         (),
-        "Data augmentation: flip, crop.",
+        "Data augmentation of training images: flip, crop, or flip,crop.",
         "training",
     )
     precision: Precision = option(  # noqa: RUF009
         "float32",
-        "Precision; bf16 is faster for large models on hardware that supports it.",
+        "Number format of training; bf16 is faster for large models on hardware that supports it.",
         "training",
     )
     workers: Annotated[int, Gt(0), Le(1024)] | Literal["auto"] = option(
-        "auto", 'Worker processes; "auto" is one per core.', "machine"
+        "auto", 'Number of worker processes; "auto" is one per CPU core.', "machine"
     )
     device: Device = option(  # noqa: RUF009
-        "auto", 'Device to train on; "auto" prefers an accelerator.', "machine"
+        "auto", 'Device to train on; "auto" is a GPU if there is one.', "machine"
     )
     test_clients: Annotated[int, Ge(0)] = option(
         10,
-        "Test on the data of clients every N rounds; 0 is never.",
+        "Test the model on the clients' own data every N rounds and after the last round; 0 is "
+        "never. These are test samples of the client (see --client-test and --own-tests), or else "
+        "its training samples.",
         "federation",
         resumable=True,
     )
     eval_every: Annotated[int, Gt(0)] = option(
         1,
-        "Test on the test set every N rounds.",
+        "Test the model on the common test set every N rounds.",
         "federation",
         resumable=True,
     )
@@ -191,18 +205,21 @@ class RunOptions(PartitionOptions):
     )
     client_test: Annotated[float, Ge(0), Lt(1)] = option(
         0.0,
-        "Fraction of each client's data that is held out to test it.",
+        "Fraction of each client's training samples, such as 0.2, to hold out as test samples of "
+        "the client; --test-clients sets how often they are used.",
         "data",
     )
     own_tests: bool = option(
         True,
-        "Test clients on their own test samples, if any.",
+        "If the dataset itself has test samples for each client, test the client on them; "
+        "--no-own-tests uses its training samples instead. No effect with --client-test.",
         "federation",
         resumable=True,
     )
     speeds: str = option(
         "",
-        "Samples per second of clients, for a simulated clock: LOW:HIGH (random) or FILE.json.",
+        "Training speed of clients in samples per second, for a simulated clock: LOW:HIGH (drawn "
+        "at random for each client) or FILE.json.",
         "federation",
         in_card=False,
     )

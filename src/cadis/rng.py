@@ -1,4 +1,4 @@
-"""Reproducible randomness: seeds and generators derived from a purpose, and one-thread runs."""
+"""Reproducible randomness: seeds and generators for each purpose, and single-threaded code."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ def derive_seed(*path: int | str) -> int:
     """Return a 63-bit seed for one purpose, e.g. ``derive_seed(seed, "train", round, client)``.
 
     The same path gives the same seed on every machine, and different paths give unrelated seeds.
-    So no result depends on which process does the work, or in which order.
+    So no result depends on which process does the work, or on the order of the work.
 
     Args:
         path: the numbers and names that identify the purpose.
@@ -28,13 +28,13 @@ def derive_seed(*path: int | str) -> int:
 
 
 def derive_generator(*path: int | str) -> torch.Generator:
-    """Return a torch generator on the CPU, seeded by :func:`derive_seed`."""
+    """Return a torch generator on the CPU, seeded with :func:`derive_seed`."""
     return torch.Generator().manual_seed(derive_seed(*path))
 
 
 @contextmanager
 def use_one_thread() -> Iterator[None]:
-    """Let torch use one thread: small steps are faster, and results do not depend on the cores."""
+    """Let torch use one thread: small steps are faster, and the number of cores has no effect."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -86,14 +86,14 @@ class ModelState:
         """Return the tensors by name in the form in which they are stored, without a copy.
 
         For this class they are the three vectors; a subclass may store a ``state_dict``. Use them
-        where the order of the numbers does not matter, e.g. to average or validate models.
+        where the order of the elements does not matter, e.g. to average or validate models.
         """
         return self.vectors()
 
     def allocate(self) -> "tuple[ModelState, Mapping[str, Tensor]]":
         """Return an uninitialized model of the same size, and a view for each stored tensor.
 
-        Write the tensors to the views, whose names are those of :meth:`get_tensors`.
+        The views have the same names as the tensors of :meth:`get_tensors`; write to them.
         """
         vectors = {name: allocate_vector(len(v), v.dtype) for name, v in self.vectors().items()}
         return ModelState(**vectors), vectors
@@ -109,7 +109,7 @@ class ModelState:
 
 
 def ids_to_tensor(client_ids: Sequence[ClientId]) -> Tensor:
-    """Encode client ids as a uint8 tensor (JSON in UTF-8), for checkpoints of tensors only."""
+    """Encode client ids as a uint8 tensor (JSON in UTF-8), since checkpoints hold only tensors."""
     return torch.frombuffer(bytearray(json.dumps(list(client_ids)).encode()), dtype=torch.uint8)
 
 
@@ -119,9 +119,9 @@ def ids_from_tensor(tensor: Tensor) -> tuple[ClientId, ...]:
 
 
 def compute_client_keys(clients: Sequence[ClientId]) -> Tensor:
-    """Return one integer per client, by which tables are sorted, (n,), int64.
+    """Return an integer key for each client, for tables sorted by client, (n,), int64.
 
-    It is the id itself if that is an integer, else 64 bits of the hash of the name. The
+    The key of an integer id is the id itself, and the key of a name is its 64-bit hash. The
     probability that two of a million names have the same key is one in 30 million.
     """
     return torch.tensor(
@@ -141,7 +141,7 @@ class Message:
     Attributes:
         models: the models by name; most methods have one, called "model".
         tensors: flat vectors in addition to the models, e.g. SCAFFOLD's control variate.
-        scalars: single numbers, e.g. an accuracy.
+        scalars: numbers by name, e.g. an accuracy.
     """
 
     models: Mapping[str, ModelState] = field(default_factory=dict)
@@ -152,14 +152,14 @@ class Message:
 
     @property
     def model_name(self) -> str:
-        """The name of the only model; a CadisError if the message holds none or several."""
+        """The name of the only model; an error if the message has no model or several."""
         if len(self.models) != 1:
-            raise CadisError(f"The message holds {len(self.models)} models, not one.")
+            raise CadisError(f"The message has {len(self.models)} models, not one.")
         return next(iter(self.models))
 
     @property
     def model(self) -> ModelState:
-        """The only model; a CadisError if the message holds none or several."""
+        """The only model; an error if the message has no model or several."""
         return self.models[self.model_name]
 
     def vectors(self) -> Iterator[tuple[str, Tensor]]:
@@ -210,7 +210,7 @@ class ClientUpdate:
 
     Attributes:
         client_id: the client.
-        num_samples: n_i, the number of samples that it trained on.
+        num_samples: the number of samples that it trained on, n_i in the papers.
         message: the trained model with further tensors and scalars.
         state_file: the file with the client's state, if the server stores it.
         seconds: the duration of its training in seconds; None if unknown.
@@ -231,5 +231,5 @@ class ClientUpdate:
 
     @property
     def scalars(self) -> Mapping[str, float]:
-        """The single numbers that the client sent."""
+        """The scalars that the client sent."""
         return self.message.scalars

@@ -94,9 +94,9 @@ def test_states_with_other_names_or_shapes_are_rejected() -> None:
         average_tensors(
             [{"a": torch.ones(1)}, {"a": torch.ones(1), "b": torch.ones(1)}], [0.5, 0.5]
         )
-    with pytest.raises(CadisError, match=r"shape of a: \(1, 3\) and \(3,\)"):
+    with pytest.raises(CadisError, match=r"shapes of a: \(1, 3\) and \(3,\)"):
         average_tensors([{"a": torch.ones(1, 3)}, {"a": torch.ones(3)}], [0.5, 0.5])
-    with pytest.raises(CadisError, match="1 weights cannot average 0"):
+    with pytest.raises(CadisError, match="1 weights for 0 states"):
         average_tensors([], [1.0])
 
 
@@ -106,13 +106,13 @@ def test_states_with_other_names_or_shapes_are_rejected() -> None:
 )
 def test_invalid_weights_are_rejected(weights: list[float]) -> None:
     states = [{"w": torch.ones(2)}, {"w": torch.zeros(2)}]
-    with pytest.raises(RunError, match="are invalid: they must not be negative"):
+    with pytest.raises(RunError, match="are invalid; weights must not be negative"):
         average_tensors(states, weights)
 
 
 @pytest.mark.parametrize("counts", [[1.7e308, 1.7e308], [0, 4], [-1, 4], [torch.nan, 4.0]])
-def test_invalid_numbers_of_examples_are_rejected(counts: list[float]) -> None:
-    with pytest.raises(RunError, match="examples cannot be weighted by"):
+def test_invalid_numbers_of_samples_are_rejected(counts: list[float]) -> None:
+    with pytest.raises(RunError, match="must be positive and finite; the clients have"):
         compute_sample_weights(torch.tensor(counts, dtype=torch.float64))
-    with pytest.raises(RunError, match="examples cannot be weighted by"):
+    with pytest.raises(RunError, match="must be positive and finite; the clients have"):
         compute_cluster_weights(torch.tensor(counts, dtype=torch.float64), [0, 1])

@@ -106,29 +106,29 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         ("method", "Mine = 3", "bad.py:Mine is not a class; a method is a frozen dataclass."),
         ("method", "class Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True) before it."),
         ("method", "@dataclass\nclass Mine(BaseMethod): name = 'x'", "put @dataclass(frozen=True)"),
-        ("method", f"{FROZEN}(BaseMethod): pass", "Mine has no name; give"),
-        ("method", f"{FROZEN}(BaseMethod): name = 'a b'", "has no name"),
-        ("method", f"{FROZEN}(BaseMethod): name = 3", "has no name; give"),
-        ("method", f"{FROZEN}(BaseMethod): name: str = 'x'", "has no name"),
+        ("method", f"{FROZEN}(BaseMethod): pass", "Mine has no valid name; give"),
+        ("method", f"{FROZEN}(BaseMethod): name = 'a b'", "has no valid name"),
+        ("method", f"{FROZEN}(BaseMethod): name = 3", "has no valid name; give"),
+        ("method", f"{FROZEN}(BaseMethod): name: str = 'x'", "has no valid name"),
         (
             "method",
             f"{FROZEN}(BaseMethod):\n name = 'x'\n def wiegh(self): pass",
-            "Mine has a method 'wiegh', which is never called; rename it to 'weigh'",
+            "Mine has a function 'wiegh', which is never called; rename it to 'weigh'",
         ),
         ("method", f"{FROZEN}(FedAvg): pass", "'fedavg' of bad.py:Mine"),
         ("method", f"{FROZEN}(FedAvg): name = 'CFL'", "'CFL' of bad.py"),
-        ("method", f"{FROZEN}(FedAvg): name = 'task'", "is taken; give"),
+        ("method", f"{FROZEN}(FedAvg): name = 'task'", "is already used; choose"),
         (
             "method",
             f"{FROZEN}:\n name = 'x'\n def local(self, client): pass",
             "Mine lacks pools_clients, needs_head, needs_clock, needs_scalars, needs_tensors "
-            "and more; derive it from cadis.algorithm.BaseMethod, which has all but a name.",
+            "and more; derive it from cadis.algorithm.BaseMethod, which defines all except a name.",
         ),
         (
             "sampler",
             f"{FROZEN}:\n name = 'x'\n def choose(self): pass",
             "Mine lacks needs_clusters, needs_head and learn; derive it from "
-            "cadis.algorithm.samplers.BaseSampler, which has all but a name and choose.",
+            "cadis.algorithm.samplers.BaseSampler, which defines all except a name and choose.",
         ),
         (
             "sampler",
@@ -168,7 +168,7 @@ def test_incomplete_classes_are_rejected_with_one_sentence(
     "parameters",
     ["self, feedback, state", "self, a, b, c=3", "self, *anything", "self, feedback, **state"],
 )
-def test_hooks_with_compatible_signatures_are_accepted(
+def test_functions_with_compatible_signatures_are_accepted(
     parameters: str, change_folder: Path
 ) -> None:
     body = f"(Uniform):\n  name = 'x'\n  def learn({parameters}): pass"
@@ -249,5 +249,5 @@ def test_parts_of_different_kinds_may_have_the_same_name() -> None:
 
 
 def test_a_part_cannot_have_the_name_of_an_option() -> None:
-    with pytest.raises(CadisError, match="A part cannot have the name 'rounds' of an option"):
+    with pytest.raises(CadisError, match="A part cannot have the name 'rounds', because"):
         to_options(Algorithm(Rounds()), {"rounds": 3})

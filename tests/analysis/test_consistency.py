@@ -24,7 +24,7 @@ def change(folder: RunFolder, name: str, edit: Callable[[dict[str, Any]], object
 
 MODEL = {"name": "a", "clients": 1, "accuracy": 0.5, "loss": 0.5}
 HISTORY: dict[str, Callable[[Any], object]] = {
-    "client 77 took part, which is not in": lambda r: r["participants"].__setitem__(0, 77),
+    "client 77 took part but is not in": lambda r: r["participants"].__setitem__(0, 77),
     "a client took part twice": lambda r: r["participants"].__setitem__(0, r["participants"][1]),
     "no client took part": lambda r: r.update(participants=[], weights=[], report={}),
     "weights has 5 entries, not 6": lambda r: r["weights"].pop(),
@@ -37,10 +37,10 @@ HISTORY: dict[str, Callable[[Any], object]] = {
     "class_accuracy has 4 entries, not 5": lambda r: r["class_accuracy"].pop(),
     "client_accuracy has 2 entries, not 12": lambda r: r.update(client_accuracy=[0.5, 0.5]),
     "client_accuracy has 0 entries, not 12": lambda r: r.update(client_accuracy=[]),
-    "clusters are not integers from 0": lambda r: r["report"]["clusters"].__setitem__(0, 10**30),
+    "a cluster label is not an integer": lambda r: r["report"]["clusters"].__setitem__(0, 10**30),
     "client_loss has 1 entries, not 6": lambda r: r.update(client_loss=[0.5]),
     "client_models has 1 entries, not 6": lambda r: r.update(client_models=["a"]),
-    "a client trained model b, which is not one": lambda r: r.update(client_models=["b"] * 6),
+    "a client trained the model b, which is not one": lambda r: r.update(client_models=["b"] * 6),
     "two models have the same name": lambda r: r.update(models=[MODEL, MODEL]),
     "clusters is not a list": lambda r: r["report"].update(clusters=2),
     "similarity is not a matrix": lambda r: r["report"].update(similarity=[1, 0]),
@@ -60,7 +60,7 @@ FEDERATION: dict[str, Callable[[Any], object]] = {
 SUMMARY: dict[str, Callable[[Any], object]] = {
     "confusion does not have a row and a column": lambda s: s["confusion"][0].pop(),
     "best_accuracy is .*, but .* in history.jsonl": lambda s: s.update(headline="auc"),
-    "rare_accuracy is nan, which is not a number": lambda s: s.update(rare_accuracy=float("nan")),
+    "rare_accuracy is NaN or infinite": lambda s: s.update(rare_accuracy=float("nan")),
 }
 DAMAGES = {"history.jsonl": HISTORY, "federation.json": FEDERATION, "summary.json": SUMMARY}
 

@@ -30,7 +30,7 @@ def test_one_seed_or_one_round_is_not_enough(
     levels = {"fedavg": 0.5, "cadis": 0.9, "fedprox": 0.7}
     comparison = compare(tmp_path, levels, seeds, rounds=rounds)
     text = write_verdict(comparison)
-    assert text.startswith("CADIS has accuracy 0.")
+    assert text.startswith("The accuracy is 0.")
     assert text.endswith(f". {reason} not enough to say which method is better.")
     assert not any(claim in text for claim in CLAIMS)
     assert all(table.best == [] for table in make_tables(comparison))
@@ -41,10 +41,12 @@ def test_a_single_seed_is_named(tmp_path: Path) -> None:
     assert "All numbers come from a single seed (0)." in notes
 
 
-def test_identical_results_are_level_and_named(tmp_path: Path) -> None:
+def test_identical_results_are_equal_and_named(tmp_path: Path) -> None:
     levels = {"fedavg": 0.5, "cadis": 0.5}
     comparison = compare(tmp_path, levels, change_record=set_same_accuracy)
-    assert write_verdict(comparison) == "FedAvg and CADIS are level: accuracy 0.575 over 3 seeds."
+    assert write_verdict(comparison) == (
+        "FedAvg and CADIS have the same accuracy of 0.575 (mean over 3 seeds)."
+    )
     assert (
         "CADIS gave exactly the same accuracy and loss as FedAvg in every round."
         in explain_verdict(comparison)
@@ -52,7 +54,7 @@ def test_identical_results_are_level_and_named(tmp_path: Path) -> None:
     assert {column for _, column in make_tables(comparison)[0].best} <= {5}  # random for each class
 
 
-def test_two_methods_are_level_and_better_than_the_baseline(tmp_path: Path) -> None:
+def test_two_methods_are_equal_and_better_than_the_baseline(tmp_path: Path) -> None:
     more = [
         write_run(tmp_path / f"{method.name}{seed}", method, seed, change_record=set_same_accuracy)
         for method in (CADIS(), FedProx())
@@ -60,7 +62,7 @@ def test_two_methods_are_level_and_better_than_the_baseline(tmp_path: Path) -> N
     ]
     comparison = compare_folders(write_study(tmp_path / "study", {"fedavg": 0.3}, 3), *more)
     text = write_verdict(comparison)
-    lead = "CADIS and FedProx are level (accuracy 0.575) and better than FedAvg by "
+    lead = "CADIS and FedProx have the same accuracy of 0.575 and are better than FedAvg by "
     assert text.startswith(lead)
     assert text.endswith("paired t-test over 3 seeds, Holm-corrected).")
     rows = [row[0] for row in make_tables(comparison)[0].rows]
@@ -72,14 +74,14 @@ def test_a_method_that_is_close_to_the_best_is_named(tmp_path: Path) -> None:
     comparison = compare(tmp_path, {"fedavg": 0.4, "cadis": 0.9, "fedprox": 0.898}, 4)
     text = write_verdict(comparison)
     assert " is better than FedAvg by " in text
-    assert re.search(r" The difference from (CADIS|FedProx) is not significant\.$", text)
+    assert re.search(r" (CADIS|FedProx) is not significantly better than (CADIS|FedProx)\.$", text)
     assert "the best" not in text
 
 
 def test_the_best_of_three_methods_is_named(tmp_path: Path) -> None:
     text = write_verdict(compare(tmp_path, {"fedavg": 0.4, "cadis": 0.9, "fedprox": 0.6}, 4))
     assert text.startswith("CADIS is the best method, ")
-    assert " percentage points above FedAvg (accuracy 0." in text
+    assert " percentage points better than FedAvg (accuracy 0." in text
     assert text.endswith("; p < 0.001, paired t-test over 4 seeds, Holm-corrected).")
 
 
@@ -96,8 +98,8 @@ def test_the_same_lead_in_two_seeds_is_not_significant(tmp_path: Path) -> None:
     ]
     text = write_verdict(compare_folders(*runs))
     assert text == (
-        "CADIS has the highest accuracy, 0.675, 10.0 percentage points above FedAvg, but the "
-        "difference is not significant (p = 0.500, sign test over 2 seeds)."
+        "CADIS has the highest accuracy, 0.675. This is 10.0 percentage points higher than with "
+        "FedAvg, but the difference is not significant (p = 0.500, sign test over 2 seeds)."
     )
 
 

@@ -29,7 +29,7 @@ def test_comparison_writes_tables_figures_and_a_page(
     arguments = ["compare", *QUICK, "--methods", "fedavg,cadis,cadis-oracle", "--seeds", "2"]
     result = succeed(*arguments, "--threshold", "0.6", "--targets", "15%,0.99")
     folder = tmp_path / "runs" / "compare-digits"
-    assert "run 6/6: CADIS, true clusters given, seed 1" in result
+    assert "run 6/6: CADIS, true clusters, seed 1" in result
     assert "Difference from FedAvg" in result
     assert "not reached" in result  # 99% is not achieved in two rounds
     for name in ("results.csv", "runs.csv", "results.md", "results.tex", "report.html"):
@@ -117,7 +117,7 @@ def test_report_does_not_replace_the_report_of_other_runs(
     succeed("report", "run-1", "run-0", "--out", "both")  # the same runs
     page = (tmp_path / "both" / "report.html").read_text()
     other = refuse("report", "run-2", "--out", "both")
-    assert "both has the report of other runs; choose another folder by --out" in other
+    assert "both has the report of other runs; choose another folder with --out" in other
     assert (tmp_path / "both" / "report.html").read_text() == page
 
 
@@ -147,7 +147,7 @@ def test_report_does_not_replace_files_of_other_programs(
         mine.write_text("precious")
         folder = tmp_path / name.replace("/", "-")
         result = refuse("report", "run", "--out", str(folder))
-        assert "exists already; choose another folder by --out" in result
+        assert "exists already; choose another folder with --out" in result
         assert [path.name for path in folder.iterdir()] == [name.split("/")[0]]
         assert mine.read_text() == "precious"
     for page in ("pages/one.html", "pages/two.html"):
@@ -229,7 +229,7 @@ def test_grid_gives_one_comparison_per_value(tmp_path: Path) -> None:
     assert len(runs) == 8
     study = StudyFolder(out).read()
     assert (study.parameters, study.baseline) == (("partition",), "fedavg")
-    assert [study.base_name(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
+    assert [study.get_base_name(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
     again = call(*arguments)
     assert again.output.count("(finished before)") == 8
 
@@ -240,7 +240,7 @@ def test_methods_are_ranked_by_another_metric(tmp_path: Path) -> None:
     result = succeed("compare", *QUICK, *arguments)
     output = " ".join(result.split())
     assert "AUC on the test set" in output
-    assert " has AUC 0." in output
+    assert "The AUC is 0." in output
     summary = RunFolder(out / "cadis" / "seed-0").read_json("summary.json")
     history = RunFolder(out / "cadis" / "seed-0").read_history()
     areas = [record.measures["auc"] for record in history]

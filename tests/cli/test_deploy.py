@@ -66,4 +66,4 @@ def test_without_flower_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     message = refuse(*INIT, tmp_path / "d")
-    assert message.endswith("install it by: pip install 'cadis[flower]'\n")
+    assert message.endswith("install it with: pip install 'cadis[flower]'\n")

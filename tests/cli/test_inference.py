@@ -70,7 +70,7 @@ def test_wrong_arguments_are_refused_in_one_sentence(run_folder: Path, images: P
         (("none", images), "There is no run in the folder none."),
         (
             (run_folder, images, "--name", "x"),
-            "has one model without a name, not 'x'; omit the name.",
+            "has only one model, which has no name; omit 'x'.",
         ),
     ):
         assert sentence in refuse("predict", *arguments)

@@ -52,8 +52,8 @@ def test_links_of_papers_are_addresses() -> None:
 
 def test_page_of_a_method_has_parameters_and_default_parts() -> None:
     output = run_methods("cadis", columns=200)
-    assert "--cadis-distillation" in output
-    assert "lambda, strength of the distillation" in output
+    assert "--distillation" in output
+    assert "factor lambda of the distillation term" in output
     assert "momentum" in output
     assert "Default sampler" in output
 

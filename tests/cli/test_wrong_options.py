@@ -11,7 +11,7 @@ from own_parts import write_parts
 
 WRONG = [
     ("run --method magic", "There is no method 'magic'"),
-    ("run --clients 5 --per-round 9", "9 clients cannot take part in a round"),
+    ("run --clients 5 --per-round 9", "per_round is 9, but the federation has only 5 clients"),
     ("run --rounds 0", "rounds should be greater than 0"),
     ("run --epochs x", "epochs should be a valid integer"),
     ("run --eval-every 0", "eval_every should be greater than 0"),

@@ -71,7 +71,7 @@ EQUIVALENT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", EQUIVALENT)
-def test_equivalent_data_become_the_same_examples(name: str) -> None:
+def test_equivalent_data_become_the_same_samples(name: str) -> None:
     samples = to_float32(as_samples(EQUIVALENT[name], "Client 0"))
     samples.check("Client 0")
     assert torch.equal(samples.inputs, INPUTS)
@@ -133,7 +133,7 @@ INVALID: dict[str, tuple[Any, str]] = {
         Rows([(Image.new("L", (2, 2)), 0), (Image.new("L", (3, 2)), 1)]),
         "several sizes; resize",
     ),
-    "16 bits with a sign": (Rows([(Image.new("I", (2, 2)), 0)]), "which do not say what is white"),
+    "16 bits with a sign": (Rows([(Image.new("I", (2, 2)), 0)]), "so the value of white is unknown"),
     "nothing": (7, "is not a pair of inputs and labels"),
 }
 

@@ -206,7 +206,7 @@ def test_load_downloads_missing_files_unless_offline(
     monkeypatch.setenv("CADIS_MIRROR", f"{server.address}/")
     server.files |= {name.replace("good", "toy"): c for name, c in server.files.items()}
     with pytest.raises(
-        CadisError, match=r"toy is missing: it is not in .*env.*fetch it without --offline"
+        CadisError, match=r"toy is missing: it is not in .*env.*download it without --offline"
     ):
         load("toy", offline=True)
     assert server.requests == []

@@ -47,7 +47,7 @@ def test_invalid_idx_is_rejected(content: bytes, sentence: str) -> None:
     with pytest.raises(CadisError, match=sentence) as caught:
         parse_idx(content, PATH)
     assert str(PATH) in str(caught.value)
-    assert "replace it by the published file" in str(caught.value)
+    assert "replace it with the published file" in str(caught.value)
 
 
 def test_gzip_is_recognized_by_content(tmp_path: Path) -> None:

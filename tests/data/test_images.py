@@ -213,7 +213,7 @@ def test_missing_folders_and_unreadable_images_are_rejected(tmp_path: Path) -> N
     [
         ("label_hash.json", {"x": 0}, "has no label in img_label_dict.json"),
         ("img_label_dict.json", {"x": "y"}, "has no label in img_label_dict.json"),
-        ("user_group_img.json", [], "must hold a JSON object"),
+        ("user_group_img.json", [], "must contain a JSON object"),
         ("user_group_img.json", None, "cannot be read: No such file"),
         ("user_group_img.json", {"0": "x.png"}, "Client 0 in .* must have a list of image names"),
         ("user_group_img.json", {"0": 5}, "Client 0 in .* must have a list of image names"),

@@ -100,15 +100,15 @@ def get_size_report(train: dict[str, int], test: dict[str, int], largest: float 
         parts = torch.arange(sum(sizes.values())).split([*sizes.values()])
         return dict(zip(sizes, parts, strict=True))
 
-    def make_examples(sizes: dict[str, int]) -> Samples:
+    def make_samples(sizes: dict[str, int]) -> Samples:
         number = sum(sizes.values())
         return Samples(torch.full((number, 2), largest), torch.zeros(number, dtype=torch.int64))
 
     messages: list[str] = []
     dataset = Dataset(
         "mine",
-        make_examples(train),
-        make_examples(test),
+        make_samples(train),
+        make_samples(test),
         ("a",),
         list_indices(train),
         list_indices(test),
@@ -135,7 +135,7 @@ def test_small_test_set_and_clients_without_test_samples_are_reported() -> None:
     messages = get_size_report({"north": 50, "south": 50, "east": 50}, {"north": 11, "west": 2})
     assert messages[0] == "The test set has 13 samples: accuracy changes in steps of 0.077."
     assert "west has only test samples" in messages[2]
-    assert messages[3] == "south, east have no test samples; no accuracy is computed for them."
+    assert messages[3] == "south, east have no test samples, so no accuracy is computed for them."
 
 
 def test_large_inputs_are_reported() -> None:

@@ -178,11 +178,11 @@ def test_other_delimiters_and_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 INVALID = {
-    "no class": ("age,label", ["1,0", "2,0"], "has 1 classes; name a column"),
+    "no class": ("age,label", ["1,0", "2,0"], "has 1 classes; use --label-column"),
     "no label": (
         "age,outcome",
         ["1,0", "2,1"],
-        "no column label; name one of these by --label-column: age, outcome",
+        "no column label; name one of these with --label-column: age, outcome",
     ),
     "long row": ("age,label", ["1,0", "2,1,3"], "3 cells in line 3, but 2 titles"),
     "short row": ("age,label", ['"1",0', "", "2"], "1 cells in line 4, but 2 titles"),

@@ -84,7 +84,7 @@ def test_sample_with_nan_is_named_by_its_index_in_the_client(tests: dict[str, An
     inputs, labels = make_data(30)
     inputs[17] = torch.nan
     data = {"clients": {"ann": make_data(40), "bob": (inputs, labels)}, **tests}
-    sentence = r"Client bob has 1 sample with .*, sample 17 \(not a number at position 0\); repair"
+    sentence = r"Client bob has 1 sample with .*, sample 17 \(NaN at position 0\); repair"
     with pytest.raises(CadisError, match=sentence):
         convert(data)
 

@@ -61,14 +61,14 @@ def test_large_learning_rate_is_named(tmp_path: Path) -> None:
 
 def test_model_with_infinite_outputs_is_named(tmp_path: Path) -> None:
     sentence = get_error(tmp_path, Logarithm())
-    assert "its outputs were not finite for the data of client 0" in sentence
+    assert "its outputs were already NaN or infinite for the data of client 0" in sentence
     assert sentence.endswith("check the model.")
     assert "learning rate" not in sentence
 
 
 def test_infinite_loss_is_named(tmp_path: Path) -> None:
     sentence = get_error(tmp_path, small_model(), algorithm=Algorithm(task=InfiniteLoss()))
-    assert "the loss was not finite for the data of client 0" in sentence
+    assert "the loss was already NaN or infinite for the data of client 0" in sentence
     assert sentence.endswith("check the loss of the task 'broken'.")
 
 

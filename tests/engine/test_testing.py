@@ -65,7 +65,7 @@ def test_sample_is_uniform() -> None:
     assert (counts - 500).abs().max() < 5 * 500**0.5
 
 
-def test_groups_keep_the_order_and_have_enough_examples() -> None:
+def test_groups_keep_the_order_and_have_enough_samples() -> None:
     sizes = [1, 300, 200, 50, 6, 255, 1, 3]
     clients = [0, 1, 2, 3, 4, 5, 7]
     assert group_clients(clients, sizes) == [(0, 1), (2, 3, 4), (5, 7)]

@@ -50,14 +50,15 @@ def test_methods_that_need_a_classifier_layer_raise_an_error(
     has_linear: bool, tmp_path: Path
 ) -> None:
     sentence = (
-        r"^{} needs the model's classifier layer, but no nn.Linear layer computes this model's "
-        r"output; name the layer as head, or choose a method that does not need it: .*fedavg.*\.$"
+        r"^The {} needs the classifier layer of the model, but no nn.Linear layer computes the "
+        r"output of this model; name the layer with the option head, or choose a method that does "
+        r"not need it: .*fedavg.*\.$"
     )
     for name in WITH_HEAD:
-        with pytest.raises(CadisError, match=sentence.format(name)) as caught:
+        with pytest.raises(CadisError, match=sentence.format(f"method '{name}'")) as caught:
             run_rounds(METHODS[name](), tmp_path, model=make_conv_model(has_linear))
         assert "cadis" not in str(caught.value).split("does not need it:")[1]
-    with pytest.raises(CadisError, match=sentence.format("the sampler 'hics'")):
+    with pytest.raises(CadisError, match=sentence.format("sampler 'hics'")):
         run_rounds(Algorithm(FedAvg(), sampler=HiCS()), tmp_path, model=make_conv_model(has_linear))
 
 

@@ -79,7 +79,7 @@ def test_partition_from_a_file(tmp_path: Path) -> None:
     train = load_dataset(resolve({}, {}).settings).train
     assert torch.equal(experiment.federation.clients[0].inputs, train.inputs[[0, 5, 7]])
     path.write_text(json.dumps({"ann": [0, 5, 7], "bob": [1, 5]}))
-    with pytest.raises(CadisError, match="like client ann"):
+    with pytest.raises(CadisError, match="which client ann has too"):
         build(partition=str(path))
     assert build(partition=str(path), allow_overlap=True).federation.sizes() == [3, 2]
 

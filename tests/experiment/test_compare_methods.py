@@ -117,7 +117,7 @@ def test_methods_and_ablations_are_added_to_a_study(tmp_path: Path) -> None:
     cadis.compare(started, seeds=1, out=tmp_path, **make_options())
     result = cadis.compare("cadis-uniform", seeds=2, out=tmp_path, **make_options())
     assert len(result.runs) == 6
-    run = StudyFolder(tmp_path).run_folder
+    run = StudyFolder(tmp_path).get_run_folder
     variants = {variant.name: variant for variant in StudyFolder(tmp_path).read().variants}
     assert run(variants["cadis"], 1).read_config()["cadis"]["threshold"] == 0.6
     assert run(variants["cadis-uniform"], 0).read_config()["sampler"] == "uniform"

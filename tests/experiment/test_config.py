@@ -80,7 +80,8 @@ def test_config_is_written_and_read_back(name: str) -> None:
         (
             {"gamma": 0.1},
             {},
-            "'gamma' is a parameter of cadis and cadis-paper; move it to that table.",
+            "'gamma' is a parameter of cadis and cadis-paper; move it to the table [cadis] or "
+            "[cadis-paper].",
         ),
         ({}, {"gama": "1"}, "There is no option 'gama'; did you mean 'gamma'?"),
         ({}, {"rounds": "0"}, "rounds should be greater than 0, not '0'."),
@@ -98,7 +99,7 @@ def test_config_is_written_and_read_back(name: str) -> None:
         ({}, {"partition": "mcc"}, "There is no partition 'mcc'; did you mean 'mc'?"),
         ({}, {"partition": "iid", "ratio": "2:1"}, "'ratio' is a parameter of mc, not of iid;"),
         ({}, {"concentration": "1"}, "'concentration' is a parameter of dirichlet, not of auto;"),
-        ({"ratio": [2, 1]}, {}, "'ratio' is a parameter of mc; move it to that table."),
+        ({"ratio": [2, 1]}, {}, "'ratio' is a parameter of mc; move it to the table [mc]."),
         ({"mc": {"ration": [2, 1]}}, {}, "no parameter of mc 'ration'; did you mean 'ratio'?"),
         ({}, {"partition": "bc", "majority": "2"}, "majority should be less than or equal to 1"),
         ({}, {"clients": "few"}, "clients should be"),

@@ -37,7 +37,7 @@ def test_rows_of_trained_classes_grow_and_all_others_shrink(
         assert torch.equal(panel.row_sums > 0, trained)
         assert torch.equal(find_trained_classes(panel.update), trained)
         assert (panel.update[~trained] <= 0).all()
-    assert (probe.samples[0].update[probe.samples[0].trained[0]] >= 0).all()
+    assert (probe.examples[0].update[probe.examples[0].trained[0]] >= 0).all()
 
 
 def test_classes_and_samples_of_each_model() -> None:
@@ -45,7 +45,7 @@ def test_classes_and_samples_of_each_model() -> None:
     assert [panel.trained for panel in probe.models] == [(8,), (8, 5), (8, 3), (8, 3), (5, 7)]
     assert [panel.samples for panel in probe.models] == [100] * 5
     assert [panel.trained for panel in observe("2,1,0", epochs=1).clients] == [(2, 1), (2, 1), (0,)]
-    assert probe.models == probe.samples + probe.clients
+    assert probe.models == probe.examples + probe.clients
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -96,7 +96,7 @@ def train_by_hand(options: dict[str, Any]) -> Tensor:
 def test_update_is_trained_minus_initial_layer() -> None:
     options: dict[str, Any] = {"seed": 3, "epochs": 1, "batch_size": 10, "lr": 0.05}
     probe = observe(**options)
-    panel = probe.samples[0]
+    panel = probe.examples[0]
     assert probe.has_bias
     assert panel.update.shape == (10, 64 + 1)
     assert torch.allclose(panel.update, train_by_hand(options), atol=1e-6)

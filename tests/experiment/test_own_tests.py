@@ -83,7 +83,7 @@ def test_wrong_client_tests_are_refused() -> None:
         "give a test set as test": {"test": None},
         "test data of eve, but there is no such client": {"client_tests": {"eve": test}},
         "client_tests has 1 entries, but there are 5 clients": {"client_tests": [test]},
-        r"The test data of client 1 has .* not a number": {"client_tests": {1: broken}},
+        r"The test data of client 1 has .* NaN": {"client_tests": {1: broken}},
     }
     for sentence, options in cases.items():
         with pytest.raises(CadisError, match=sentence):

@@ -161,7 +161,7 @@ def test_ambiguous_parameter_is_refused_with_both_names() -> None:
         ({}, {"momentum": "1"}, "momentum should be less than 1, not '1'."),
         ({}, {"sampler": "unifrom"}, "There is no sampler 'unifrom'; did you mean 'uniform'?"),
         ({"sampler": ["uniform"]}, {}, "There is no sampler ['uniform']"),
-        ({}, {"transforms": "blur,blur"}, "One of the transforms is given twice; give each once."),
+        ({}, {"transforms": "blur,blur"}, "A transform is given twice: blur, blur; give each once."),
         ({}, {"augment": "flop"}, "There is no augmentation 'flop'; did you mean 'flip'?"),
         ({}, {"method": "own.py:Mine", "parameter": "-1"}, "parameter should be greater than or"),
         ({}, {"method": "own.py:Mine", "levels": "1:x"}, "levels should be a valid integer"),
@@ -169,7 +169,7 @@ def test_ambiguous_parameter_is_refused_with_both_names() -> None:
         ({}, {"parameter": "3"}, "There is no option 'parameter'"),
         ({"mine": {"parameter": 3}}, {}, "There is no part 'mine'"),
         ({"method": "own.py:Mine", "mine": {"x": 3}}, {}, "There is no parameter of mine 'x'"),
-        ({"momentum": 0.9}, {}, "'momentum' is a parameter of sgd; move it to that table."),
+        ({"momentum": 0.9}, {}, "'momentum' is a parameter of sgd; move it to the table [sgd]."),
         ({"task": {"x": 1}}, {}, "There is no part 'task'"),
     ],
 )

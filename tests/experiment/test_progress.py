@@ -76,7 +76,7 @@ def test_rejected_updates_are_warned_of_once_per_client() -> None:
     with pytest.warns(UserWarning, match="rejected") as caught:
         run(clients=clients, client_ids=["a", "b", "c", "d", "e"], rounds=3)
     assert [str(warning.message) for warning in caught] == [
-        "Round 1: the update of client d was rejected: its model is infinite or not a number.",
+        "Round 1: the update of client d was rejected: its model has NaN or infinite values.",
         "3 updates of one client were rejected; history.jsonl lists them.",
     ]
 

@@ -53,11 +53,11 @@ def test_runs_of_one_seed_have_the_same_partition_and_participants(tmp_path: Pat
     study = folder.add(quick_study("fedavg,fedprox,cadis-paper"))
     assert run_study(folder, study, Recorder()) == []
     for seed in study.seeds:
-        runs = [folder.run_folder(variant, seed) for variant in study.variants]
+        runs = [folder.get_run_folder(variant, seed) for variant in study.variants]
         assert len({(run.path / "federation.json").read_text() for run in runs}) == 1
         sampled = [[r.participants for r in run.read_history()] for run in runs]
         assert sampled[0] == sampled[1] == sampled[2]
-    other = [folder.run_folder(study.variants[0], seed).path for seed in study.seeds]
+    other = [folder.get_run_folder(study.variants[0], seed).path for seed in study.seeds]
     assert len({(path / "federation.json").read_text() for path in other}) == 2
 
 
@@ -73,7 +73,7 @@ def test_interrupted_study_continues_and_gives_the_same_models(tmp_path: Path) -
     assert len(recorder.rounds) == 4 * 3 - 5  # no round is repeated
     assert recorder.reused == [True, False, False, False]
     for run in list_planned_runs(whole, study):
-        assert have_identical_models(run.folder.path, folder.run_folder(run.variant, run.seed).path)
+        assert have_identical_models(run.folder.path, folder.get_run_folder(run.variant, run.seed).path)
 
 
 def test_existing_runs_are_reused_by_a_larger_study(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_folder_with_other_options_is_refused(
     folder.add(quick_study())
     message = get_refusal(folder.add, quick_study(methods, 2, **changes))
     assert sentence in message
-    assert "choose another folder by --out" in message
+    assert "choose another folder with --out" in message
 
 
 def test_default_folder_of_the_same_study_is_the_same(tmp_path: Path) -> None:

@@ -47,8 +47,9 @@ def test_samplers_with_fedavg_are_variants() -> None:
     variants = build_method_variants(names, {}, {})
     assert {v.options["method"] for v in variants} == {"fedavg"}
     assert [v.options["sampler"] for v in variants] == names
-    labels = [v.label.removeprefix("FedAvg, ") for v in variants]
-    assert labels == ["power of choice", "FedCluster", "HiCS-FL"]
+    labels = [v.label for v in variants]
+    samplers = ["power-of-choice", "FedCluster", "HiCS-FL"]
+    assert labels == [f"FedAvg, {sampler} sampling" for sampler in samplers]
 
 
 def test_cadis_paper_has_separate_parameters() -> None:

@@ -130,7 +130,10 @@ def test_local_train_does_not_change_the_model() -> None:
         (([], []), "no samples"),
         ([{"img": DATA.inputs, "label": DATA.labels}], "convert batches that are dicts to pairs"),
         ((LOADER, LOADER), "not a pair of inputs and labels"),
-        ((DATA.inputs / 0, DATA.labels), "This client has 9 samples with inputs that are infinite"),
+        (
+            (DATA.inputs / 0, DATA.labels),
+            "This client has 9 samples with inputs that are NaN or infinite",
+        ),
         ((torch.zeros(2, 3), torch.tensor([0, 1])), "The model cannot be applied to inputs of"),
     ],
 )

@@ -87,7 +87,7 @@ def test_missing_head_is_an_error() -> None:
     for shape, layers in ((conv, "none"), (linear, "a")):
         with pytest.raises(CadisError, match=f"no linear layer 'fc'; it has: {layers}"):
             find_head({"a.weight": shape}, "fc")
-    with pytest.raises(CadisError, match="hold no floating-point numbers"):
+    with pytest.raises(CadisError, match="have no floating-point numbers"):
         make_layout(make_record(a=[1, 2]))
 
 

@@ -203,7 +203,7 @@ def test_model_without_linear_classifier_equals_the_engine(
 def test_saved_run_without_linear_classifier_needs_class_names(tmp_path: Path) -> None:
     grid = LocalGrid.with_app(small_app(tmp_path / "state", model=make_convolutional()))
     arrays, config = small_arrays(make_convolutional()), ConfigRecord(dict(TRAIN_CONFIG))
-    with pytest.raises(CadisError, match=r"cadis needs the model's classifier layer.*fedavg"):
+    with pytest.raises(CadisError, match=r"'cadis' needs the classifier layer.*fedavg"):
         MethodStrategy(CADIS()).start(grid, arrays, 1, train_config=config)
     with pytest.raises(
         CadisError, match="the number of classes is unknown; name the classes: federation="

@@ -66,7 +66,7 @@ def test_checkpoint_stores_the_nodes_and_rounds_of_clients(tmp_path: Path) -> No
         CADIS(seed=7, per_round=3, fraction_evaluate=0, out=tmp_path / "run"), grid, rounds=1
     )
     checkpoint = RunFolder(tmp_path / "run").checkpoint
-    state = checkpoint.read(checkpoint.manifests()[0])
+    state = checkpoint.read(checkpoint.list_manifests()[0])
     clients = [1, 2, 3, 4, "north"]
     order = torch.randperm(5, generator=derive_generator(7, "participants", 1))
     participants = [clients[index] for index in order[:3]]
@@ -257,7 +257,7 @@ def test_invalid_argument_is_an_error(call: Callable[[], object], sentence: str)
     [
         ({"resume": True}, small_model(), "Give the folder of the run to resume: out="),
         ({"resume": True, "out": Path("none")}, small_model(), "There is no run in the folder"),
-        ({}, nn.Conv2d(1, 2, 3), "cadis needs the model's classifier layer"),
+        ({}, nn.Conv2d(1, 2, 3), "'cadis' needs the classifier layer"),
         ({"head": "fc"}, small_model(), "no linear layer 'fc'; it has: 5, 7"),
     ],
 )

@@ -61,7 +61,7 @@ def fail(_message: Message) -> Message:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (send_bias(torch.full((5,), torch.nan)), "its model is infinite or not a number"),
+        (send_bias(torch.full((5,), torch.nan)), "its model has NaN or infinite values"),
         (send_bias(torch.zeros(6)), "its 7.bias has shape (6,), not (5,)"),
         *((send_count(n), f"it reports {n} samples") for n in INVALID_COUNTS),
         (remove_count, "it did not send num-examples"),
@@ -103,7 +103,7 @@ def test_number_of_examples_is_limited(
     assert (record.capped, record.rejected) == (capped, [])
     assert record.weights == pytest.approx([count / sum(counts) for count in counts])
     assert "Client 2 reports 1000000000 samples" in caplog.text
-    assert f"its weight is that of {counts[2]}" in caplog.text
+    assert f"they are counted as {counts[2]}" in caplog.text
 
 
 @pytest.mark.parametrize("count", [float("nan"), 1.7e308, 0])

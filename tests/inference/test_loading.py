@@ -56,7 +56,7 @@ def test_accuracy_on_raw_pixels_equals_that_of_the_run(run_folder: Path) -> None
     assert not any(p.requires_grad for p in predictor.parameters())
     assert (description.rounds, description.training["dataset"]) == (2, "digits")
     assert repr(predictor) == (
-        "Predictor(small-cnn, 13,706 parameters: pictures of 1 x 8 x 8 -> 10 classes; "
+        "Predictor(small-cnn, 13,706 parameters: inputs of shape 1 x 8 x 8 -> 10 classes; "
         "fedavg, 2 rounds)"
     )
 
@@ -72,7 +72,7 @@ def test_load_the_best_model_or_a_single_file(run_folder: Path, tmp_path: Path) 
 
 def test_own_module_must_be_given_again(tmp_path: Path) -> None:
     result = run_small(rounds=1, method="fedavg", workers=1, out=tmp_path / "run")
-    sentence = r"is a Sequential, which cannot be created by its name; give a module"
+    sentence = r"is a Sequential, which cadis cannot create; give a module"
     with pytest.raises(CadisError, match=sentence):
         cadis.load(tmp_path / "run")
     module = small_model()
@@ -80,7 +80,7 @@ def test_own_module_must_be_given_again(tmp_path: Path) -> None:
     assert predictor.module is not module  # it is copied
     inputs = small_federation().test.inputs
     assert torch.allclose(predictor(inputs), result.model.eval()(inputs).softmax(dim=1))
-    with pytest.raises(CadisError, match=r"^The model does not fit the one in .*run: .*"):
+    with pytest.raises(CadisError, match=r"^Your model does not match the model in .*run: .*"):
         cadis.load(tmp_path / "run", model=nn.Linear(2, 2))
     with pytest.raises(CadisError, match="The model does not take images, but tensors: call it"):
         predictor.predict([tmp_path / "a.png"])
@@ -131,7 +131,7 @@ def test_missing_or_damaged_files_are_an_error(tmp_path: Path, run_folder: Path)
     content = bytearray((run_folder / "best.safetensors").read_bytes())
     content[-1] ^= 1
     (tmp_path / "run" / "best.safetensors").write_bytes(content)
-    with pytest.raises(CadisError, match="is damaged: it is not what was written"):
+    with pytest.raises(CadisError, match="is damaged: its content has changed"):
         cadis.load(tmp_path / "run", "best")
 
 

@@ -143,8 +143,8 @@ def test_invalid_inputs_are_an_error(tmp_path: Path) -> None:
     cases: list[tuple[Predictor, Any, str]] = [
         (make_image_predictor(), tmp_path / "none", "There is no image, folder or table"),
         (make_image_predictor(), tmp_path / "empty", "There are no images in"),
-        (make_image_predictor(), {"age": [1]}, "does not take tables, but pictures"),
-        (make_table_predictor(), image, "does not take images, but table"),
+        (make_image_predictor(), {"age": [1]}, "does not take tables, but images"),
+        (make_table_predictor(), image, "does not take images, but tables"),
         (make_table_predictor(), {"age": [1]}, "The table has no column sex"),
         (make_table_predictor(), table, "The columns age and sex have 2 and 1 values; give each"),
         (
@@ -156,7 +156,7 @@ def test_invalid_inputs_are_an_error(tmp_path: Path) -> None:
     for predictor, inputs, sentence in cases:
         with pytest.raises(CadisError, match=sentence):
             predictor.predict(inputs)
-    sentence = r"takes pictures of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
+    sentence = r"takes inputs of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
     with pytest.raises(CadisError, match=sentence):
         make_image_predictor()(torch.zeros(1, 4, 4))
 

@@ -70,15 +70,15 @@ def test_the_verdict_names_the_method_that_is_best_on_client_data(tmp_path: Path
     best, baseline = ahead.groups[1].scores, ahead.groups[0].scores
     means = [fmean(s.client_mean or 0.0 for s in scores) for scores in (best, baseline)]
     assert explain_verdict(ahead)[-1] == (
-        "On clients' own test data, averaged over clients, CADIS has an accuracy of "
-        f"{means[0]:.3f} in the last round, FedAvg {means[1]:.3f}."
+        "On clients' own test data, the mean accuracy of the clients in the last round is "
+        f"{means[0]:.3f} with CADIS and {means[1]:.3f} with FedAvg."
     )
     behind = compare(
         tmp_path / "other", LEVELS, 2, held_out=2, change_record=invert_client_accuracy
     )
     assert write_verdict(behind).startswith("CADIS ")
     own = fmean(s.client_mean or 0.0 for s in behind.groups[0].scores)
-    assert explain_verdict(behind)[-1].endswith(f"; the highest there is FedAvg with {own:.3f}.")
+    assert explain_verdict(behind)[-1].endswith(f"; the highest is {own:.3f} with FedAvg.")
     trained_on = compare(tmp_path / "trained on", LEVELS, 2)
     assert not any("clients'" in sentence for sentence in explain_verdict(trained_on))
 

@@ -70,7 +70,7 @@ def test_methods_have_the_same_style_everywhere() -> None:
 
 def test_there_are_styles_for_any_number_of_methods() -> None:
     registered = [get_method_style(number) for number in range(60)]
-    assert len({style.colour for style in registered}) == 60  # bars have no dashes
+    assert len({style.color for style in registered}) == 60  # bars have no dashes
     assert registered[: len(METHODS)] == assign_styles(list(METHODS))
     mixed = [*METHODS, *(f"mine-{n}" for n in range(40)), "cadis", "cadis-oracle"]
     assert len(set(assign_styles(mixed))) == len(mixed)

@@ -119,7 +119,7 @@ def test_the_table_has_classes_and_cosines() -> None:
 
 def test_the_table_says_if_no_class_is_revealed() -> None:
     nothing = ProbedModel("one class", (0,), 100, -torch.ones(10, 65))
-    assert "none" in render_table(replace(DIGITS, samples=(nothing, DIGITS.samples[1])))
+    assert "none" in render_table(replace(DIGITS, examples=(nothing, DIGITS.examples[1])))
     assert "none" not in render_table(DIGITS)
 
 

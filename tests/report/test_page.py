@@ -110,10 +110,7 @@ def test_simulated_time_is_on_the_page_if_speeds_are_given(speeds: str, tmp_path
     times = data["accuracy"]["times"]
     assert (times["at"][0], times["at"][-1], times["logarithmic"]) == (10, 120, False)
     assert clocks == [[10.0 * number for number in range(1, 13)]] * 4
-    assert any(
-        "Simulated seconds of all rounds: FedAvg 120, CADIS 120." in n
-        for n in data["verdict"]["notes"]
-    )
+    assert any("All rounds together: FedAvg 120, CADIS 120." in n for n in data["verdict"]["notes"])
 
 
 def test_the_matrix_of_a_frame_equals_that_of_the_server(tmp_path: Path) -> None:

@@ -22,7 +22,14 @@ ROWS = [
     ["CADIS without momentum", "0.953±0.001", "0.942±0.002", "+0.1 to +0.2", "12,345", "< 0.001"],
     ["Averylongnamewithoutanyspaces", "0.853±0.003", "0.842±0.004", "-0.1 to +0.3", "67", "0.5"],
 ]
-TITLES = ["method", "best round", "last 10 rounds", "95% confidence", "client samples/s", "p-value"]
+TITLES = [
+    "method",
+    "best round",
+    "last 10 rounds",
+    "95% confidence interval",
+    "client samples/s",
+    "p-value",
+]
 TABLE = TextTable("A caption that is longer than its table is wide", TITLES, ROWS, [(0, 1)])
 
 

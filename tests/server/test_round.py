@@ -133,15 +133,15 @@ VALID = Message({"model": make_model(torch.ones(3))}, scalars={"received_accurac
         ),
         (
             ClientUpdate(1, 5, replace(VALID, models={"model": make_model(torch.ones(3) / 0)})),
-            "its model is infinite or not a number",
+            "its model has NaN or infinite values",
         ),
         (
             ClientUpdate(1, 5, replace(VALID, tensors={"extra": torch.ones(2) / 0})),
-            "its extra is infinite or not a number",
+            "its extra has NaN or infinite values",
         ),
         (
             ClientUpdate(1, 5, replace(VALID, scalars={"received_accuracy": float("nan")})),
-            "its received_accuracy is infinite or not a number",
+            "its received_accuracy is NaN or infinite",
         ),
     ],
 )
@@ -209,7 +209,7 @@ class Faulty(BaseMethod):
         ("raises", "faulty failed in aggregate: KeyError: 'control'"),
         ("state", "The state of faulty must be named tensors, but 'rounds' is a int"),
         ("report", "The report of faulty must be named tensors, but 'loss' is a float"),
-        ("weights", "are invalid: they must not be negative"),
+        ("weights", "are invalid; weights must not be negative"),
         ("too few", "There are 1 weights for 3 updates"),
     ],
 )

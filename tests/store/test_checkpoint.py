@@ -201,7 +201,7 @@ def test_run_does_not_resume_from_a_history_without_some_rounds(run: StoppedRun)
     changed = lines[1].replace('"round": 2', '"round": 2, "accuracy": 0.99')
     assert changed != lines[1]
     history.write_text("".join([lines[0], changed, lines[2]]))
-    with pytest.raises(DamagedError, match=r"history.jsonl is damaged: it is not what was written"):
+    with pytest.raises(DamagedError, match=r"history.jsonl is damaged: its content has changed"):
         RunFolder(run.path).read_history()
     history.write_text("".join(lines[:2]))  # only the last round is lost
     state, messages, _ = run.resume()
@@ -219,7 +219,7 @@ def test_deleted_options_are_restored_and_changed_options_are_an_error(run: Stop
     config = run.path / "config.toml"
     text = config.read_text()
     config.write_text(text.replace("rounds = 9", "rounds = 8"))
-    with pytest.raises(DamagedError, match=r"config.toml is not what the run has written; change"):
+    with pytest.raises(DamagedError, match=r"config.toml is damaged or was edited; delete it"):
         RunFolder(run.path).read_config()
     config.unlink()
     assert RunFolder(run.path).read_config() == OPTIONS
@@ -354,7 +354,7 @@ def test_federation_file_is_written_again_only_when_a_client_joins(tmp_path: Pat
     assert run.num_calls == num_calls + 1
     content = json.loads((run.folder.path / "federation.json").read_text())
     assert [client["id"] for client in content["clients"]] == ["a", "b"]
-    assert run.folder.checkpoint.read(run.folder.checkpoint.manifests()[0]).members == (
+    assert run.folder.checkpoint.read(run.folder.checkpoint.list_manifests()[0]).members == (
         Member("a", 1, last_round=2),
         Member("b", 2, last_round=3),
     )

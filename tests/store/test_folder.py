@@ -122,7 +122,7 @@ def test_run_that_was_killed_at_once_is_started_by_the_same_command(tmp_path: Pa
     RunFolder(tmp_path / "run").lock_new().close()
     error = refuse("run", "--resume", "--out", tmp_path / "run")
     assert "There is no run in the folder" in error
-    assert "start it without resume" in error
+    assert "start it again without resume" in error
     succeed("run", *QUICK, "--out", tmp_path / "run")
 
 

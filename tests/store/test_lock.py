@@ -121,7 +121,7 @@ def test_copy_of_a_folder_is_not_locked(tmp_path: Path) -> None:
 def test_file_of_another_program_does_not_change(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"
     path.write_bytes(content)
-    with pytest.raises(CadisError, match="is not a lock of cadis; choose another folder"):
+    with pytest.raises(CadisError, match="is not a lock file of cadis; choose another folder"):
         lock(path, "It")
     assert path.read_bytes() == content
     assert not is_locked(path)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from cadis.data import Samples, ImagePreprocessing, Scaling, TablePreprocessing
+from cadis.data import ImagePreprocessing, Samples, Scaling, TablePreprocessing
 from cadis.data.preprocessing import CategoryColumn, NumberColumn
 from cadis.experiment import resolve, run_experiment
 from cadis.store import DamagedError, ModelDescription, ModelInputs, parse_model
@@ -80,7 +80,7 @@ def test_description_has_no_paths_and_no_options_of_the_machine() -> None:
     assert strip_folders("pkg.module:Net") == "pkg.module:Net"
 
 
-def test_inputs_of_examples() -> None:
+def test_inputs_of_samples() -> None:
     labels = torch.zeros(2).long()
     scaled = Samples(torch.zeros(2, 3, 8, 8).byte(), labels, PICTURES.scaling)
     assert ModelInputs.from_samples(scaled) == ModelInputs((3, 8, 8), "uint8", PICTURES)
@@ -175,10 +175,10 @@ def test_hub_can_parse_the_card() -> None:
 
 def test_card_has_options_data_and_results() -> None:
     card = format_model_card(make_picture_model(), SUMMARY, FEDERATION)
-    assert "by CADIS, for 7 rounds" in card
+    assert "federated learning for 7 rounds" in card
     assert 'cadis.load("model.safetensors")' in card
     assert "| sgd: momentum | 0.5 |" in card
-    assert "2 clients, 2 classes; 10 training samples, 4 to 6 per client" in card
+    assert "There are 10 training samples, with 4 to 6 samples per client." in card
     assert '| a\\|"b" | 3 | 4 | 0.750 |\n| ß: c | 7 | 0 |  |' in card
     assert "worst client | 0.25 |" in card
     assert "Dr. X" not in card  # a card has no client ids
@@ -200,14 +200,14 @@ def test_card_of_a_binary_task_on_a_table() -> None:
     card = format_model_card(
         description, SUMMARY | {"headline": "auc", "best_auc": 0.95}, FEDERATION
     )
-    assert (
-        "predicts one of 2 classes from rows of a table (17 inputs). The positive class is well"
-        in card
-    )
+    assert "predicts one of 2 classes from rows of a table (17 input features)." in card
+    assert "The positive class is well" in card
     assert "| age\\|years | a number; may be missing |\n| marker | a number |\n" in card
-    assert "| sex | one of 2 words: f, m; may be missing |\n| ward | one of 11 words |" in card
+    assert "| sex | one of 2 categories: f, m; may be missing |\n" in card
+    assert "| ward | one of 11 categories |" in card
     assert "| label_column | outcome |" in card
-    assert "| best AUC of all rounds | 0.95 |\n| accuracy where AUC is best | 0.8 |" in card
+    assert "| best AUC of all rounds | 0.95 |\n" in card
+    assert "| accuracy in the round with the best AUC | 0.8 |" in card
     assert "best accuracy" not in card
     assert "best accuracy of all rounds | 0.8 |" in format_model_card(
         make_picture_model(), SUMMARY, FEDERATION

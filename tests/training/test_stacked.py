@@ -36,7 +36,7 @@ from cadis.training import (
     split_into_stacks,
     train_clients_stacked,
 )
-from cadis.training.fast.stacked import _compute_rows_and_weights
+from cadis.training.fast.stacked_batches import _compute_rows_and_weights
 from cadis.types import ClientId, Message, TensorState
 from support import blobs, get_model, run_rounds, small_model, small_settings
 

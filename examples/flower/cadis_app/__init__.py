@@ -1,1 +1,1 @@
-"""Clustered federated learning on Flower."""
+"""Flower app that runs any method of cadis."""

@@ -1,4 +1,4 @@
-"""ClientApp that trains and evaluates on the data of its node. The data never leave the node."""
+"""ClientApp: train and evaluate on the data of this node, which never leave it."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ app.query()(introduce)
 
 
 def list_part_classes(task: Task) -> list[type]:
-    """Return the classes of the algorithm's parts, including your own in files of the app."""
+    """Return the classes of all parts of the algorithm, including your own parts."""
     return [type(part) for _, part in list_parts(task.config.algorithm)]
 
 

@@ -1,4 +1,4 @@
-"""ServerApp that runs any method of cadis and saves each round on disk."""
+"""ServerApp: run any method of cadis, and save each round on disk."""
 
 import logging
 import time
@@ -19,14 +19,14 @@ from cadis_app.task import load_server_data, load_task
 LOGGER = logging.getLogger("flwr")
 
 FIXED_OPTIONS = ("dataset", "classes", "shape", "image-size")
-"""Options that must not change when a run is resumed."""
+"""Options that must be the same when a run is resumed."""
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run all rounds of a federation, or resume an interrupted run."""
+    """Run all rounds, or resume an interrupted run."""
     run = context.run_config
     min_nodes = int(run["min-available-nodes"])
     while run["clients"] == "auto" and len(list(grid.get_node_ids())) < min_nodes:
@@ -38,7 +38,7 @@ def main(grid: Grid, context: Context) -> None:
     name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{task.config.method.name}"
     out = Path(str(run["out"] or f"runs/{name}")).expanduser().resolve()
     description = {"classes": list(task.classes), "clients": []}
-    # A registered name does not say which partition of the dataset the site has.
+    # If sites are registered with names, the server does not know the data of each site.
     if federation is not None and not any(node.name for node in grid.get_nodes()):
         description = describe_federation(federation, len(task.classes))
     strategy = MethodStrategy(

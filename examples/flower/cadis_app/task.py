@@ -21,7 +21,7 @@ from cadis.options import OPTIONS
 from cadis.store import ModelInputs
 
 for folder in (Path(__file__).parents[1], Path(__file__).parent):
-    search_folder(folder)  # find files of the app such as mymethod.py, wherever it is unpacked
+    search_folder(folder)  # so that "mymethod.py:Mine" is found in the app
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Task:
     """Model, algorithm and data of a run.
 
     Attributes:
-        config: algorithm and settings, without "auto" values.
+        config: algorithm and settings; no value is "auto".
         model: the initial global model.
         classes: names of the classes.
         federation: the dataset split among clients; None if each site has its own data.
@@ -50,7 +50,7 @@ def load_task(run: Mapping[str, Any], clients: int) -> Task:
 
     Args:
         run: the run config of the app.
-        clients: number of clients, if ``clients`` is "auto" in the run config.
+        clients: number of clients to use if ``clients`` is "auto" in the run config.
     """
     task = _load_task(tuple(sorted(run.items())), clients)
     return replace(task, model=deepcopy(task.model))
@@ -78,7 +78,7 @@ def _load_task(items: tuple[tuple[str, Any], ...], clients: int) -> Task:
 
 
 def _make_site_task(run: Mapping[str, Any], options: dict[str, Any]) -> Task:
-    """Return a task for sites with their own data, from class names and the shape of inputs."""
+    """Return the task for sites with their own data, given class names and the shape of inputs."""
     classes = tuple(name.strip() for name in str(run["classes"]).split(",") if name.strip())
     if len(classes) < 2:
         raise CadisError("Give the names of all classes, for example classes='aspirin,ibuprofen'.")

@@ -12,9 +12,9 @@ from cadis._io.chunked import (
 from cadis._io.files import (
     expand_home,
     format_json,
+    is_disk_full,
     is_file,
     is_folder,
-    is_full,
     make_write_error,
     parse_toml,
     read_json_object,

@@ -14,7 +14,7 @@ _SMALL_CHUNK = 2**15
 """Elements per chunk for functions with several intermediate results in double precision."""
 
 _HUGE_PAGES = 2**22
-"""Size in bytes from which on numpy asks the system for huge pages."""
+"""Size in bytes above which numpy asks the system for huge pages."""
 
 _CACHE_LINE = 64
 """Alignment of large vectors, in bytes."""
@@ -23,9 +23,8 @@ _CACHE_LINE = 64
 def allocate_vector(size: int, dtype: torch.dtype) -> Tensor:
     """Return an uninitialized vector on the CPU.
 
-    A large vector uses huge pages where the system has them. The system provides memory page by
-    page on first access, and with pages of the usual size this takes longer than averaging ten
-    models.
+    A large vector uses huge pages if the system has them. The system provides memory page by page
+    on first access, and with small pages this takes longer than averaging ten models.
     """
     nbytes = size * dtype.itemsize
     if nbytes < _HUGE_PAGES:
@@ -78,8 +77,9 @@ def compute_squared_distance(one: Tensor, other: Tensor) -> float:
 def write_mean(out: Tensor, tensors: Sequence[Tensor], weights: Sequence[float]) -> None:
     """Write the weighted mean of tensors to ``out``; for integers, the maximum.
 
-    One chunk of all tensors is read before the next chunk, so that each tensor is read once and
-    only the mean is of full size. If ``out`` is not contiguous, one more copy is made.
+    The first chunk of all tensors is averaged before the second chunk, and so on, so that each
+    tensor is read once and no intermediate result has full size. If ``out`` is not contiguous, one
+    more copy is made.
     """
     write = _write_chunk_mean if out.is_floating_point() else _write_chunk_maximum
     flat = out.view(-1) if out.is_contiguous() else allocate_vector(out.numel(), out.dtype)
@@ -118,9 +118,9 @@ def _write_chunk_maximum(out: Tensor, parts: Sequence[Tensor], _weights: Sequenc
 
 
 def scatter_rows(rows: Tensor, mask: Tensor) -> Tensor:
-    """Return a tensor that holds ``rows`` in order where ``mask`` is True, and 0 elsewhere.
+    """Return a tensor with ``rows``, in order, where ``mask`` is True, and 0 elsewhere.
 
-    It uses numpy, which takes an eighth of the time of ``result[mask] = rows`` in torch.
+    It uses numpy, which is eight times as fast as ``result[mask] = rows`` in torch.
     """
     result = rows.new_zeros(len(mask), *rows.shape[1:])
     result.numpy()[mask.numpy()] = rows.numpy()

@@ -1,4 +1,4 @@
-"""Reading and writing of users' files: paths, full disks, JSON and TOML."""
+"""Reading and writing users' files: paths, full disks, JSON and TOML."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ from cadis.errors import CadisError, RunError
 def to_printable(value: object) -> str:
     """Return a path or an error as text that can be printed.
 
-    File names may hold bytes that are not valid UTF-8; these are escaped.
+    File names may contain bytes that are not valid UTF-8; these are escaped.
     """
     return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -37,14 +37,14 @@ def is_file(path: Path) -> bool:
 
 
 def expand_home(path: Path | str) -> Path:
-    """Replace ``~`` by the home folder; return the path unchanged if that user does not exist."""
+    """Replace ``~`` with the home folder; return the path unchanged if the user does not exist."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
 
 
-def is_full(error: Exception) -> bool:
+def is_disk_full(error: Exception) -> bool:
     """Return whether the error means that the disk is full or a quota is exceeded."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
@@ -52,13 +52,13 @@ def is_full(error: Exception) -> bool:
 def make_write_error(path: Path, error: OSError) -> CadisError | RunError:
     """Return the exception to raise if a file or folder cannot be written."""
     name = to_printable(path)
-    if is_full(error):
+    if is_disk_full(error):
         return RunError(f"{name} cannot be written: the disk is full; free some space.")
     return CadisError(f"{name} cannot be written: {error.strerror}.")
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that must hold an object with at least one key."""
+    """Read a JSON file that must contain an object with at least one key."""
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(
@@ -71,7 +71,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
         reason = to_printable(str(error).removesuffix("."))
         raise CadisError(f"The file {path} is not valid JSON: {reason}.") from None
     if not isinstance(content, dict) or not content:
-        raise CadisError(f"The file {path} must hold a JSON object that is not empty.")
+        raise CadisError(f"The file {path} must contain a JSON object that is not empty.")
     return content
 
 
@@ -100,7 +100,7 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
 
 
 def to_toml(options: Mapping[str, Any]) -> str:
-    """Format options as TOML, without those that are None."""
+    """Format options as TOML; options that are None are left out."""
     return tomli_w.dumps(_drop_none(options))
 
 

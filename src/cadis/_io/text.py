@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 _MAX_LENGTH = 60
-"""Characters up to which a sequence is written out in full."""
+"""Number of characters up to which a sequence is written in full."""
 
 
 def natural_key(name: object) -> tuple[list[tuple[int, str]], str]:
@@ -39,7 +39,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _format_value(value: object) -> str:
-    """Format small values in full, and large ones by their size or shape."""
+    """Format small values in full; for large values, only the size or shape."""
     if isinstance(value, Tensor | np.ndarray):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"<{' x '.join(map(str, value.shape)) or 'one'}, {dtype}>"

@@ -1,4 +1,4 @@
-"""Loading of a user's code by name: ``file.py:Name`` or ``package.module:Name``."""
+"""Loading a user's code by name: ``file.py:Name`` or ``package.module:Name``."""
 
 import os
 import sys
@@ -11,24 +11,27 @@ from typing import Any
 from cadis.errors import CadisError
 
 _PREFIX = "cadis_user_file_"
+"""Prefix of the module names of users' files."""
+
 _folders: list[Path] = []
+"""Folders that are searched for users' files before the current folder."""
 
 
 def is_user_code(name: str) -> bool:
-    """Return whether a name refers to a user's code: built-in names have no colon and no .py."""
+    """Return whether a name refers to a user's code; built-in names have no colon and no .py."""
     return ":" in name or name.endswith(".py")
 
 
 def search_folder(folder: Path) -> None:
-    """Search for users' files in this folder first, and in the current folder last."""
+    """Make a folder the first one that is searched for users' files."""
     _folders[:] = [folder, *(other for other in _folders if other != folder)]
 
 
 def load_user_code(name: str) -> Any:
     """Import and return the object called ``file.py:Name`` or ``package.module:Name``.
 
-    A relative path of a file starts from the current folder. A module is imported in the usual
-    way, with the current folder searched first.
+    A relative path of a file starts from the current folder, unless :func:`search_folder` was
+    called. A module is imported as usual, and the current folder is searched first.
     """
     source, _, attribute = name.rpartition(":")
     if not source or not attribute:
@@ -72,7 +75,7 @@ def _make_module_name(source: str, attribute: str) -> str:
     relative = Path(source).expanduser()
     for path in (folder / relative for folder in (*_folders, Path.cwd())):
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises if a name is too long
-            if str(path.parent) not in sys.path:  # the file may import its neighbours
+            if str(path.parent) not in sys.path:  # the file may import its neighbors
                 sys.path.append(str(path.parent))
             return _PREFIX + os.fsencode(path.resolve()).hex()
     raise CadisError(f"There is no file {source}; give its path from the current folder.")

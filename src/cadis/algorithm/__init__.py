@@ -1,4 +1,4 @@
-"""The algorithm of a federation: its method and the parts that compose with every method."""
+"""Federated algorithms: a method and the parts that can be combined with every method."""
 
 from cadis.algorithm.about import About, Paper
 from cadis.algorithm.aggregation import (
@@ -65,13 +65,13 @@ __all__ = [
     "ClientWeights",
     "Entry",
     "EpochOrder",
+    "EstimateSeconds",
     "Kind",
     "LocalClient",
     "LocalResult",
     "ModelOutputs",
     "Paper",
     "Penalty",
-    "SecondsOf",
     "ServerRound",
     "ServerState",
     "Step",

@@ -1,4 +1,4 @@
-"""Facts about a part of an algorithm: its paper, what it sends and the state that it keeps."""
+"""Facts about a part of an algorithm: its paper, the data that it sends, its state."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ class Paper:
         title: title of the paper.
         authors: full names, separated by commas, with the family name last.
         venue: short name of the conference or journal, or "arXiv".
-        year: year of that publication.
-        link: address of the paper at arXiv or by its DOI.
+        year: year of publication.
+        link: web address of the paper, at arXiv or with its DOI.
 
     Example:
         >>> from cadis.algorithm import Paper
@@ -37,8 +37,8 @@ class Paper:
     def citation(self) -> str:
         """Short reference, such as "Li et al., MLSys 2020"."""
         names = [author.split()[-1] for author in self.authors.split(", ")]
-        short = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
-        return f"{short}, {self.venue} {self.year}"
+        authors = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+        return f"{authors}, {self.venue} {self.year}"
 
 
 FEDAVGM_PAPER = Paper(
@@ -57,7 +57,7 @@ FEDOPT_PAPER = Paper(
     year=2021,
     link="https://arxiv.org/abs/2003.00295",
 )
-"""Papers of both a method and a server optimizer, which do not import each other."""
+"""The papers here are used by a method and a server optimizer, which do not import each other."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class About:
 
     Attributes:
         topic: heading under which the part is listed, such as "drift correction".
-        paper: publication that proposed it, or None.
-        sends: data sent by a client besides the model and its number of samples.
+        paper: publication that proposed the part, or None.
+        sends: data that a client sends besides the model and the number of samples.
         client_state: state that a client keeps between rounds.
         server_state: state that the server keeps between rounds, besides one model.
-        flower: "yes", or the reason why it does not run on Flower.
+        flower: "yes", or the reason why the part does not run on Flower.
         batch_norm: "yes", or a restriction for models with batch normalization.
     """
 

@@ -1,4 +1,4 @@
-"""Aggregation: the weights of FedAvg and the weighted mean of models (Eq. 2)."""
+"""Aggregation: the weights of FedAvg, and the weighted mean of models (Eq. 2 of CADIS)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,14 +10,14 @@ from cadis.errors import CadisError, RunError
 from cadis.types import ClientUpdate, ModelState
 
 _SUM_TOLERANCE = 1e-4
-"""Accepted deviation of the sum of the weights from 1, for weights in single precision."""
+"""Maximum difference between the sum of the weights and 1; allows for single precision."""
 
 
 def compute_sample_weights(num_samples: Tensor | Sequence[int]) -> Tensor:
-    """Return the weights of FedAvg, n_i / N over the participants.
+    """Return the weights of FedAvg, n_i / N, where N is the number of samples of all participants.
 
     Args:
-        num_samples: number of samples of each participant, (k,), all positive.
+        num_samples: n_i, the number of samples of each participant, (k,), positive.
 
     Returns:
         Weights with sum 1, (k,), float64.
@@ -31,8 +31,8 @@ def compute_sample_weights(num_samples: Tensor | Sequence[int]) -> Tensor:
     total = counts.sum()
     if not (counts > 0).all() or not total.isfinite():
         raise RunError(
-            f"Clients with {_format_first(counts)} samples cannot be weighted by their number of "
-            "samples, which must be positive."
+            "The number of samples of a client must be positive and finite; the clients have "
+            f"{_format_first(counts)}."
         )
     return counts / total
 
@@ -40,16 +40,16 @@ def compute_sample_weights(num_samples: Tensor | Sequence[int]) -> Tensor:
 def average_tensors(
     states: Sequence[Mapping[str, Tensor]], weights: Tensor | Sequence[float]
 ) -> dict[str, Tensor]:
-    """Return the weighted mean of state dicts (Eq. 2), including batch-norm buffers.
+    """Return the weighted mean of state dicts (Eq. 2 of CADIS), including batch-norm buffers.
 
-    Floating-point tensors are averaged in the given order, in single precision or better, and
-    returned in their own dtype: the result is bitwise the same on every run, and the mean of equal
-    states is exactly that state. Integer tensors (counters) take the maximum. Each state is read
-    once, and only the result is allocated.
+    Floating-point tensors are summed in the given order, in single precision or better, and
+    returned in their dtype. So the result has the same bits in every run, and the mean of equal
+    states is exactly that state. The result for an integer tensor (a counter) is the maximum. Each
+    state is read once, and memory is allocated only for the result.
 
     Args:
         states: k state dicts with the same names, shapes and dtypes.
-        weights: one per state, (k,), not negative, with sum 1. Other weights raise an error,
+        weights: one weight per state, (k,), not negative, with sum 1. Other weights raise an error,
             because they would scale the model.
 
     Returns:
@@ -71,11 +71,11 @@ def average_tensors(
 
 
 def average_models(states: Sequence[ModelState], weights: Tensor | Sequence[float]) -> ModelState:
-    """Return the weighted mean of models, as :func:`average_tensors` computes it.
+    """Return the weighted mean of models, computed as in :func:`average_tensors`.
 
     Args:
-        states: k models of the same layout.
-        weights: one per model, (k,), not negative, with sum 1.
+        states: k models of the same architecture.
+        weights: one weight per model, (k,), not negative, with sum 1.
 
     Returns:
         The mean model.
@@ -96,14 +96,14 @@ def average_updates(
 ) -> tuple[dict[str, ModelState], Tensor]:
     """Average each model over the clients that trained it.
 
-    If the clients trained several models, their weights are normalized to the sum 1 per model.
+    If clients trained different models, the weights of each model's clients are scaled to sum 1.
 
     Args:
         updates: the k updates, each with one trained model.
         weights: weights of the updates, (k,), with sum 1.
 
     Returns:
-        The mean models by name, and the weight of each update in its model, (k,).
+        The mean models by name, and the weight of each update in the mean of its model, (k,).
     """
     if weights.shape != (len(updates),):
         raise CadisError(
@@ -127,10 +127,10 @@ def average_updates(
 def _validate_weights(weights: Tensor | Sequence[float], num_states: int) -> list[float]:
     shares = [float(weight) for weight in weights]
     if not num_states or num_states != len(shares):
-        raise CadisError(f"{len(shares)} weights cannot average {num_states} states.")
+        raise CadisError(f"There are {len(shares)} weights for {num_states} states.")
     if not (all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= _SUM_TOLERANCE):
         raise RunError(
-            f"The weights {_format_first(shares)} are invalid: they must not be negative, and "
+            f"The weights {_format_first(shares)} are invalid; weights must not be negative, and "
             "their sum must be 1."
         )
     return shares
@@ -141,11 +141,12 @@ def _check_same_shapes(states: Sequence[Mapping[str, Tensor]]) -> None:
     for state in states[1:]:
         if state.keys() != first.keys():
             differing = sorted(state.keys() ^ first.keys())
-            raise CadisError(f"States differ in their names: {', '.join(differing)}.")
+            names = ", ".join(differing)
+            raise CadisError(f"Not all states have tensors with the names: {names}.")
         for name, tensor in state.items():
             if tensor.shape != first[name].shape:
                 shapes = f"{tuple(first[name].shape)} and {tuple(tensor.shape)}"
-                raise CadisError(f"States differ in the shape of {name}: {shapes}.")
+                raise CadisError(f"The states have different shapes of {name}: {shapes}.")
 
 
 def _empty_like(tensor: Tensor) -> Tensor:

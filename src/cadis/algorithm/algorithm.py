@@ -1,4 +1,4 @@
-"""A federated algorithm: a method and the parts that combine with every method."""
+"""A federated algorithm: a method and the parts that can be combined with every method."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,15 +16,15 @@ from cadis.errors import CadisError
 
 @dataclass(frozen=True)
 class Algorithm:
-    """All parts of a federated algorithm. Parts that do not fit together raise an error.
+    """All parts of a federated algorithm. Parts that cannot be combined raise an error.
 
     Attributes:
-        method: local loss of the clients, and aggregation of their models.
-        sampler: selection of the participants of a round.
-        server_optimizer: step from the aggregated model to the next global model.
-        transforms: changes of updates, in this order.
-        task: loss, prediction and metrics.
-        local_optimizer: optimizer of the clients.
+        method: computes the local loss of the clients, and aggregates their models.
+        sampler: chooses the participants of a round.
+        server_optimizer: computes the next global model from the aggregated model.
+        transforms: change the update of a client, in this order, for example clip its norm.
+        task: defines the loss, the prediction and the metrics.
+        local_optimizer: optimizer that clients use for local training.
 
     Example:
         >>> from cadis.algorithm import Algorithm
@@ -47,18 +47,24 @@ class Algorithm:
             check_complete(kind, part if isinstance(part, type) else type(part))
         if self.sampler.needs_clusters and not self.method.finds_clusters:
             raise CadisError(
-                f"The sampler '{self.sampler.name}' needs the clusters of clients, which "
-                f"{self.method.name} does not find with these parameters; choose another sampler, "
-                "such as uniform."
+                f"The sampler '{self.sampler.name}' needs the clusters of clients, but the method "
+                f"'{self.method.name}' does not find clusters with these parameters; choose "
+                "another sampler, such as uniform."
+            )
+        if self.sampler.needs_profiles and not self.method.has_profiles:
+            raise CadisError(
+                f"The sampler '{self.sampler.name}' needs the profiles of clients, but the method "
+                f"'{self.method.name}' does not compute them with these parameters; choose another "
+                "sampler, such as uniform, or the method cadis."
             )
         if self.method.needs_class_outputs and self.task.num_outputs(2) != 2:
             raise CadisError(
-                f"{self.method.name} needs one output per class, but models of the task "
-                f"'{self.task.name}' do not have that; choose another task or method."
+                f"The method '{self.method.name}' needs a model with one output per class, but the "
+                f"task '{self.task.name}' needs other outputs; choose another task or method."
             )
         names = [transform.name for transform in self.transforms]
         if len(set(names)) < len(names):
-            raise CadisError(f"Give each transform only once, not {', '.join(names)}.")
+            raise CadisError(f"A transform is given twice: {', '.join(names)}; give each once.")
         for transform in self.transforms:
             if transform.side not in ("client", "server"):
                 raise CadisError(
@@ -68,10 +74,10 @@ class Algorithm:
         check_transforms(self.transforms)
 
     def find_part_needing_head(self) -> str:
-        """Return the name of the part that needs the classifier layer, or ""."""
+        """Return the part that needs the classifier layer, for error messages; "" if none does."""
         if self.method.needs_head or self.method.needs_representation:
-            return self.method.name
-        return f"the sampler '{self.sampler.name}'" if self.sampler.needs_head else ""
+            return f"The method '{self.method.name}'"
+        return f"The sampler '{self.sampler.name}'" if self.sampler.needs_head else ""
 
     def check_head(self, has_head: bool) -> None:
         """Raise an error if a part needs the classifier layer and the model has none."""
@@ -82,13 +88,13 @@ class Algorithm:
                 if not Algorithm(method()).find_part_needing_head()
             ]
             raise CadisError(
-                f"{part} needs the model's classifier layer, but no nn.Linear layer computes this "
-                "model's output; name the layer as head, or choose a method that does not need it: "
-                f"{', '.join(others)}."
+                f"{part} needs the classifier layer of the model, but no nn.Linear layer computes "
+                "the output of this model; name the layer with the option head, or choose a method "
+                f"that does not need it: {', '.join(others)}."
             )
 
     def get_transforms(self, side: str) -> tuple[Transform, ...]:
-        """Return the transforms of one side, "client" or "server"."""
+        """Return the transforms that run on one side, "client" or "server"."""
         return tuple(transform for transform in self.transforms if transform.side == side)
 
 

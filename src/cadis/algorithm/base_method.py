@@ -1,4 +1,4 @@
-"""The base class of methods: federated averaging, written as hooks that a method overrides."""
+"""Base class of methods: federated averaging, as functions that a method can override."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,39 +25,61 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
 class BaseMethod:
-    """Base class of all methods, and by itself federated averaging (FedAvg).
+    """Base class of all methods; without overrides it is federated averaging (FedAvg).
 
-    To write a method, derive a frozen dataclass from this class. Its fields are the parameters of
-    the method, and each becomes an option of the command line. Override only the hooks that differ
-    from FedAvg. In the order in which a round calls them:
+    A method defines what clients train and send, and how the server aggregates their updates. To
+    write a method, derive a frozen dataclass from this class and override the functions that differ
+    from FedAvg. The fields of the dataclass are the parameters of the method, and each becomes an
+    option of the command line. A round calls the functions in this order:
 
-    | hook | side | returns |
+    | function | called | returns |
     | --- | --- | --- |
-    | ``init(model, generator)`` | server, before round 1 | first models, tensors of the method |
+    | ``init(model, generator)`` | server, before round 1 | ``ServerState(models, tensors)`` |
     | ``eligible_clients(server_round, state, clients)`` | server | clients for the sampler |
-    | ``broadcast(server_round, state, client)`` | server, each participant | message to send |
-    | ``prepare(outputs)`` | client, before training | values per sample, scalars to send |
-    | ``epoch_order(labels, generator)`` | client, each epoch | indices of the samples, in order |
-    | ``calibrate(step)`` | client, each batch | logits that the loss is computed from |
-    | ``penalty(step)`` | client, each batch | term that is added to the loss |
-    | ``finish(result, received, client_state)`` | client, after training | what to send and keep |
-    | ``weigh(server_round, updates, state)`` | server | weight of each update in the mean |
-    | ``aggregate(server_round, updates, state)`` | server | new models; calls ``weigh`` |
-    | ``model_name_for(client, state)`` | server | model that a client trains and is tested with |
-    | ``cluster_labels(server_round, state, clients)`` | server | cluster of each client |
+    | ``broadcast(server_round, state, client)`` | server, per participant | ``Message`` to send |
+    | ``prepare(outputs)`` | client, before training | ``BatchExtras(per_sample, scalars)`` |
+    | ``epoch_order(labels, generator)`` | client, each epoch | indices of the samples, (n,) |
+    | ``calibrate(step)`` | client, each batch | logits for the loss, (b, outputs) |
+    | ``penalty(step)`` | client, each batch | term to add to the loss, a scalar tensor |
+    | ``finish(result, received, client_state)`` | client, after training | ``ClientOutput`` |
+    | ``weigh(server_round, updates, state)`` | server | ``ClientWeights(weights, tensors)`` |
+    | ``aggregate(server_round, updates, state)`` | server, calls ``weigh`` | ``Aggregation`` |
+    | ``model_name_for(client, state)`` | server, to send and test | name of the client's model |
+    | ``cluster_labels(server_round, state, clients)`` | server, for samplers | clusters, (n,) |
 
-    ``local(client)`` runs the whole client side. Override it only if a client does more than train
-    the received model once. To send a number about the received model, such as its loss, set
-    ``needs_model_outputs`` and return it as a scalar of ``prepare``.
+    ``local(client)`` runs all client functions. Override it only if a client does more than train
+    the received model once. The arguments are:
 
-    Three rules keep a method reproducible and let it run unchanged in the simulation engine and on
+    - ``server_round``: facts about the round, such as ``number``, ``num_clients``, ``generator``.
+    - ``state``: state of the server between rounds. ``state.models`` has the global models by name
+      (most methods have one, named "model"); ``state.tensors`` has further tensors of the method.
+    - ``updates``: updates of the participants. An update has ``client_id``, ``num_samples``, the
+      trained ``model``, and the ``scalars`` and ``message.tensors`` that the client sent.
+    - ``step``: a batch of local training, with the parameters w of the local model
+      (``step.parameters``) and w_t of the received model (``step.received``), (P,) each.
+    - ``result``: result of local training, with the parameters after training (``result.trained``)
+      and before it (``result.received``), (P,) each, the number of steps and the learning rate.
+
+    A model has three flat vectors: ``model.parameters``, (P,), and ``model.buffers`` and
+    ``model.counters``, such as those of batch norm. To send or keep tensors besides the model:
+
+    - From the server to a client: ``broadcast`` returns ``Message(models, tensors)``. ``penalty``
+      reads the tensors as ``step.tensors``, and ``finish`` as ``received.tensors``.
+    - From a client to the server: ``finish`` returns ``ClientOutput(tensors=..., scalars=...)``.
+      ``weigh`` and ``aggregate`` read ``update.message.tensors`` and ``update.scalars``.
+    - State of a client: ``finish`` returns ``ClientOutput(state=...)``. In the next round of this
+      client, ``penalty`` reads it as ``step.client_state``, and ``finish`` as ``client_state``. It
+      is empty before the client's first round.
+    - State of the server: ``init`` returns ``ServerState(models, tensors)``. ``weigh`` returns the
+      new tensors in ``ClientWeights(weights, tensors)``. Server functions read ``state.tensors``.
+
+    Three rules make a run reproducible, and let a method run both in the simulation engine and on
     Flower:
 
-    - A method object stores nothing between calls. All state is passed in and returned: the
-      server's in ``ServerState``, a client's in ``ClientOutput.state``.
-    - Inputs are never changed in place.
-    - ``prepare``, ``calibrate`` and ``penalty`` do not branch on values of tensors, because they
-      may run for several clients at once. Gradients of a penalty come from autograd.
+    - A method object stores nothing between calls. All state is passed in and returned.
+    - Arguments are never changed in place.
+    - ``prepare``, ``calibrate`` and ``penalty`` have no ``if`` on values of tensors, because they
+      may run for several clients at once. Autograd computes the gradient of a penalty.
 
     Example:
         A method that adds weight decay to the local loss and gives each client the same weight:
@@ -65,7 +87,7 @@ class BaseMethod:
         >>> from dataclasses import dataclass
         >>> import torch
         >>> import cadis
-        >>> from cadis.algorithm import BaseMethod, ClientWeights
+        >>> from cadis.algorithm import BaseMethod, ClientOutput, ClientWeights, ServerState
         >>> @dataclass(frozen=True)
         ... class EqualDecay(BaseMethod):
         ...     name = "equal-decay"
@@ -86,24 +108,60 @@ class BaseMethod:
         >>> result.history[-1].weights
         [0.5, 0.5]
 
-        In a file ``mine.py`` the same class runs by ``cadis run --method mine.py:EqualDecay``.
+        From a file ``mine.py``, the class runs with ``cadis run --method mine.py:EqualDecay``.
+
+        A method with state on the client and on the server, and an extra tensor in both directions.
+        Each client keeps its trained parameters, and sends the squared change of each parameter.
+        The server averages the squared changes and sends the mean to the clients. The penalty keeps
+        a parameter near its last value on this client, if its mean squared change is large:
+
+        >>> from cadis.types import Message
+        >>> @dataclass(frozen=True)
+        ... class StayNear(BaseMethod):
+        ...     name = "stay-near"
+        ...     needs_tensors = ("change",)  # reject updates without it
+        ...     mu: float = 0.1
+        ...
+        ...     def init(self, model, generator):
+        ...         return ServerState({"model": model}, {"change": 0 * model.parameters})
+        ...
+        ...     def broadcast(self, server_round, state, client):
+        ...         return Message(state.models, {"change": state.tensors["change"]})
+        ...
+        ...     def penalty(self, step):  # mu / 2 * sum(change * (w - last)^2)
+        ...         last = step.client_state.get("last", step.received)
+        ...         distances = (step.parameters - last).square()
+        ...         return self.mu / 2 * (step.tensors["change"] * distances).sum()
+        ...
+        ...     def finish(self, result, received, client_state):
+        ...         change = (result.trained - result.received).square()
+        ...         return ClientOutput(state={"last": result.trained}, tensors={"change": change})
+        ...
+        ...     def weigh(self, server_round, updates, state):
+        ...         changes = torch.stack([update.message.tensors["change"] for update in updates])
+        ...         weights = super().weigh(server_round, updates, state).weights
+        ...         return ClientWeights(weights, {"change": changes.mean(dim=0)})
+        >>>
+        >>> result = cadis.run(model, clients, test, rounds=2, method=StayNear())
+        >>> result.history[-1].weights
+        [0.25, 0.75]
 
     Attributes:
-        name: name of the method in options and files; lower case, digits and hyphens.
+        name: name of the method in options and files; letters, digits and hyphens.
         pools_clients: True for centralized training: one client has the data of all clients.
-        needs_head: True if the server reads the updates of the classifier layer; a model without
-            such a layer is then rejected.
-        needs_clock: True if the server reads the simulated seconds of clients, which only the
-            simulation engine knows.
-        needs_scalars: names of the scalars that each update must contain.
-        needs_tensors: names of the tensors that each update must contain.
+        needs_head: True if the server reads the updates of the classifier layer (head). A model
+            without a classifier layer then raises an error.
+        needs_clock: True if the server reads the simulated time that clients need for a round. The
+            method then runs only in the simulation engine.
+        needs_scalars: names of scalars that a client must send; an update without them is rejected.
+        needs_tensors: names of tensors that a client must send; an update without them is rejected.
         needs_representation: True if clients read ``representation``, the inputs of the classifier
-            layer; a model without such a layer is then rejected.
+            layer. A model without a classifier layer then raises an error.
         needs_class_outputs: True if the model must have one output per class.
         label: name for tables and figures; by default the name of the class.
-        about: paper, sent data and state of the method, as ``cadis methods`` shows them.
-        default_parts: names of the other parts that the method uses unless the user chooses
-            others, by kind, such as ``{"sampler": "clusters"}``.
+        about: paper, sent data and kept state of the method, which ``cadis methods`` lists.
+        default_parts: other parts that the method uses if the user does not choose them, by kind,
+            such as ``{"sampler": "clusters"}``.
     """
 
     name: ClassVar[str]
@@ -120,7 +178,7 @@ class BaseMethod:
 
     @property
     def finds_clusters(self) -> bool:
-        """Server: True if :meth:`cluster_labels` returns clusters, which some samplers need."""
+        """True if :meth:`cluster_labels` returns clusters, which some samplers need."""
         return False
 
     @property
@@ -130,45 +188,47 @@ class BaseMethod:
 
     @property
     def needs_model_outputs(self) -> bool:
-        """Client: True if :meth:`prepare` is used; it costs a forward pass over the data."""
+        """True if clients call :meth:`prepare`, which costs a forward pass over their data."""
         return False
 
     def local(self, client: LocalClient) -> ClientOutput:
         """Client: train the received model on the client's data.
 
-        Called once per round and participant. The default computes :meth:`prepare` if it is needed,
-        trains with :meth:`penalty`, :meth:`calibrate` and :meth:`epoch_order`, and then calls
-        :meth:`finish`. An override may train or test several models (IFCA), and usually ends with
-        :meth:`collect_output`.
+        Called once per round and participant. The default calls :meth:`prepare` if
+        :attr:`needs_model_outputs` is True, trains with :meth:`penalty`, :meth:`calibrate` and
+        :meth:`epoch_order`, and then calls :meth:`finish`. An override may train or test several
+        models, as IFCA does, and usually ends with :meth:`collect_output`.
 
         Args:
-            client: message, state and data of the client, with ``train``, ``compute_outputs`` and
-                ``compute_loss``.
+            client: the participant. ``client.received`` is the message of the server,
+                ``client.state`` the state of the client; ``client.train``,
+                ``client.compute_outputs`` and ``client.compute_loss`` use the client's data.
 
         Returns:
             The trained models, tensors and scalars to send, and the state that the client keeps.
         """
         model = client.received.model
-        extras = (
-            self.prepare(client.compute_outputs(model))
-            if self.needs_model_outputs
-            else BatchExtras()
-        )
-        hooks = self.penalty, extras, self.calibrate, self.epoch_order
-        return self.collect_output(client, extras, client.train(model, *hooks))
+        extras = BatchExtras()
+        if self.needs_model_outputs:
+            extras = self.prepare(client.compute_outputs(model))
+        result = client.train(model, self.penalty, extras, self.calibrate, self.epoch_order)
+        return self.collect_output(client, extras, result)
 
     def collect_output(
         self, client: LocalClient, extras: BatchExtras, result: LocalResult
     ) -> ClientOutput:
-        """Client: return the output of :meth:`finish`, with the trained model and its loss.
+        """Client: call :meth:`finish`, and add the trained model and the scalars to its output.
+
+        Not meant to be overridden; :meth:`local` ends with it.
 
         Args:
-            client: the client that has been trained.
-            extras: result of :meth:`prepare`; its scalars are sent.
-            result: result of ``client.train``.
+            client: the participant.
+            extras: output of :meth:`prepare`, whose scalars are sent.
+            result: output of ``client.train``.
 
         Returns:
-            The output of :meth:`finish` with the model and the scalar "train_loss" added.
+            The output of :meth:`finish` with the trained model, the scalars of ``extras`` and the
+            scalar "train_loss".
         """
         output = self.finish(result, client.received, client.state)
         scalars = {key: float(value) for key, value in extras.scalars.items()}
@@ -177,17 +237,20 @@ class BaseMethod:
         return replace(output, scalars=scalars, models=models)
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
-        """Client: compute values from the received model's outputs before training.
+        """Client: compute values from the outputs of the received model, before training.
 
-        Called once per round, only if :attr:`needs_model_outputs` is True. The default does
-        nothing.
+        Called once per round, only if :attr:`needs_model_outputs` is True. The default computes
+        nothing. Example: ``return BatchExtras(scalars={"received_loss": outputs.loss})`` sends the
+        loss of the received model to the server.
 
         Args:
-            outputs: outputs of the received model for all n samples of the client.
+            outputs: logits, representations, labels and mean loss of the received model for all n
+                samples of the client.
 
         Returns:
-            Tensors with one row per sample, (n, ...), whose rows :meth:`penalty` and
-            :meth:`calibrate` get as ``step.per_sample``; and scalars to send to the server.
+            ``BatchExtras(per_sample, scalars)``. ``per_sample`` has tensors with one row per
+            sample, (n, ...); :meth:`penalty` and :meth:`calibrate` get the rows of their batch as
+            ``step.per_sample``. ``scalars`` has 0-dimensional tensors to send to the server.
         """
         del outputs
         return BatchExtras()
@@ -198,11 +261,12 @@ class BaseMethod:
         Called for each batch. The default adds nothing.
 
         Args:
-            step: the batch: ``step.parameters`` is the local model w, (P,), ``step.received`` the
-                global model w_t, (P,), ``step.logits`` the outputs, (b, outputs).
+            step: the batch. ``step.parameters`` are the parameters w of the local model, (P,),
+                ``step.received`` the parameters w_t of the received model, (P,), ``step.logits``
+                the outputs, (b, outputs), and ``step.labels`` the labels, (b,).
 
         Returns:
-            A scalar, (), that autograd can differentiate; or None.
+            A scalar tensor that autograd can differentiate; None adds nothing.
         """
         del step
         return None
@@ -210,9 +274,10 @@ class BaseMethod:
     def calibrate(self, step: Step) -> Tensor:
         """Client: return the logits that the loss of a batch is computed from.
 
-        Called for each batch. The default returns the model's own logits. If several clients are
-        trained at once, each tensor of the step has a leading dimension of clients; an expression
-        such as ``step.class_counts[..., None, :]`` matches the logits in both cases.
+        Called for each batch. The default returns the logits of the model. If several clients are
+        trained at once, the first dimension of each tensor of the step is the client. Index from
+        the end, so that the code works in both cases: ``step.class_counts[..., None, :]`` has the
+        shape (..., 1, classes) and can be added to the logits.
 
         Args:
             step: the batch; ``step.logits`` has the shape (..., b, outputs).
@@ -223,7 +288,7 @@ class BaseMethod:
         return step.logits
 
     def epoch_order(self, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """Client: return the samples of an epoch, in the order of training.
+        """Client: return the indices of the samples of an epoch, in the order of training.
 
         Called at the start of each epoch. The default is a random permutation of all samples.
 
@@ -232,39 +297,43 @@ class BaseMethod:
             generator: random generator of this client and round.
 
         Returns:
-            Indices of samples, (n,), int64; an index may occur several times or not at all.
+            Indices of samples, (n,), int64. A sample may occur several times or not at all.
         """
         return torch.randperm(len(labels), generator=generator)
 
     def finish(
         self, result: LocalResult, received: Message, client_state: TensorState
     ) -> ClientOutput:
-        """Client: return what to send besides the model, and the state to keep.
+        """Client: return the data to send besides the model, and the state to keep.
 
-        Called once per round after training. The default sends nothing more and keeps the state.
+        Called once per round after training. The default sends only the model and keeps the state
+        unchanged.
 
         Args:
-            result: trained and received parameters, (P,), number of steps, learning rate and loss.
-            received: message of the server.
+            result: result of the training: ``trained`` and ``received`` parameters, (P,) each,
+                number of ``steps``, learning rate ``lr`` and mean ``loss``.
+            received: message of the server, with its ``models``, ``tensors`` and ``scalars``.
             client_state: tensors that this client kept from its last round; empty at first.
 
         Returns:
-            New state, tensors and scalars; :meth:`local` adds the trained model.
+            ``ClientOutput(state, tensors, scalars)``: the state to keep, and flat tensors and
+            numbers to send. :meth:`local` adds the trained model.
         """
         del result, received
         return ClientOutput(client_state)
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
-        """Server: return the state before the first round.
+        """Server: return the state of the server before the first round.
 
-        Called once per run. The default has one model, named "model", and no tensors.
+        Called once per run. By default the state has one model, named "model", and no tensors.
 
         Args:
             model: the initial model.
-            generator: random generator for the initial state.
+            generator: random generator, for example to draw several initial models.
 
         Returns:
-            The global models by name, and the tensors that the method keeps between rounds.
+            ``ServerState(models, tensors)``: the global models by name, and the tensors that the
+            method keeps between rounds.
         """
         del generator
         return ServerState({"model": model})
@@ -274,12 +343,12 @@ class BaseMethod:
     ) -> Sequence[ClientId]:
         """Server: return the clients that the sampler may choose from.
 
-        Called at the start of each round. The default returns all of them.
+        Called at the start of each round. The default returns all available clients.
 
         Args:
-            server_round: number and random generator of the round.
-            state: models and tensors of the server.
-            clients: the clients that are available in this round.
+            server_round: facts about the round, such as its number and random generator.
+            state: global models by name, and tensors that the method keeps.
+            clients: ids of the clients that are available in this round.
 
         Returns:
             A subset of ``clients``, in the same order.
@@ -293,12 +362,13 @@ class BaseMethod:
         Called for each participant of a round. The default sends the model that the client uses.
 
         Args:
-            server_round: number and random generator of the round.
-            state: models and tensors of the server.
+            server_round: facts about the round, such as its number and random generator.
+            state: global models by name, and tensors that the method keeps.
             client: id of the participant.
 
         Returns:
-            The models, by name, and further flat tensors, which clients see as ``step.tensors``.
+            ``Message(models, tensors, scalars)``. The client gets the tensors, which must be flat,
+            as ``step.tensors``.
         """
         del server_round
         name = self.model_name_for(client, state)
@@ -308,11 +378,11 @@ class BaseMethod:
         """Server: return the name of the model that a client uses.
 
         Called to send models and to test them, also for clients that never took part. The default
-        is the first model.
+        returns the name of the first model.
 
         Args:
             client: id of any client of the federation.
-            state: models and tensors of the server.
+            state: global models by name, and tensors that the method keeps.
 
         Returns:
             A key of ``state.models``.
@@ -325,15 +395,15 @@ class BaseMethod:
     ) -> Tensor:
         """Server: return the cluster of each client.
 
-        Called in each round if the sampler or a report asks for clusters. The default knows none.
+        Called in each round if the sampler uses clusters. The default finds no clusters.
 
         Args:
-            server_round: number and random generator of the round.
-            state: models and tensors of the server.
+            server_round: facts about the round, such as its number and random generator.
+            state: global models by name, and tensors that the method keeps.
             clients: ids of n clients.
 
         Returns:
-            Labels of clusters, (n,), int64; -1 for a client whose cluster is not known.
+            Cluster labels, (n,), int64; -1 for a client whose cluster is not known.
         """
         del server_round, state
         return torch.full((len(clients),), -1)
@@ -356,19 +426,19 @@ class BaseMethod:
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> ClientWeights:
-        """Server: return the weight of each update in the mean of the models.
+        """Server: return the weight of each update in the weighted mean of the models.
 
-        Called once per round by the default :meth:`aggregate`. The default is n_i / N, the number
-        of samples of a client divided by that of all participants.
+        Called once per round, by :meth:`aggregate`. The default weight of client i is n_i / N: its
+        number of samples, divided by the number of samples of all participants.
 
         Args:
-            server_round: number and random generator of the round.
-            updates: the k valid updates of the round, k >= 1, with finite numbers.
-            state: models and tensors of the server.
+            server_round: facts about the round, such as its number and random generator.
+            updates: the k >= 1 valid updates of the round; updates with NaN are already rejected.
+            state: global models by name, and tensors that the method keeps.
 
         Returns:
-            Weights, (k,), not negative, with sum 1; the tensors to keep for the next round; and
-            arrays for the report of the run.
+            ``ClientWeights(weights, tensors, report)``: weights, (k,), not negative, with sum 1;
+            the tensors that the server keeps for the next round; named arrays for the report.
         """
         del server_round
         weights = compute_sample_weights([update.num_samples for update in updates])
@@ -383,12 +453,13 @@ class BaseMethod:
         with the weights of :meth:`weigh`.
 
         Args:
-            server_round: number and random generator of the round.
-            updates: the k valid updates of the round, k >= 1, with finite numbers.
-            state: models and tensors of the server.
+            server_round: facts about the round, such as its number and random generator.
+            updates: the k >= 1 valid updates of the round; updates with NaN are already rejected.
+            state: global models by name, and tensors that the method keeps.
 
         Returns:
-            The aggregated models, the tensors to keep, and the weight of each update, (k,).
+            ``Aggregation(models, tensors, weights, report, clock)``: the aggregated models by name,
+            the tensors that the server keeps for the next round, the weight of each update, (k,).
         """
         client_weights = self.weigh(server_round, updates, state)
         models, weights = average_updates(updates, client_weights.weights)

@@ -21,14 +21,14 @@ TOPICS = (
     "server step",
     "update transform",
 )
-"""Topics of the built-in parts, in the order of the list."""
+"""Topics of the built-in parts, in the order in which they are listed."""
 
 _KINDS = ("method", "sampler", "server_optimizer", "transforms")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A built-in part with its kind and facts about it."""
+    """A built-in part in the catalogue, with its kind and facts about it."""
 
     part: type[Any]
     kind: Kind
@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def description(self) -> str:
-        """Docstring without its sections, with one line per paragraph."""
+        """Docstring without "Attributes" and "Example"; each paragraph is one line."""
         docstring = inspect.cleandoc(self.part.__doc__ or "")
         text = re.split(r"\n\n(?:Attributes|Example):", docstring)[0]
         return "\n\n".join(part.replace("\n", " ") for part in text.split("\n\n"))
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def parameters(self) -> str:
-        """Parameters with their defaults, such as ``mu 0.01, tau 0.5``."""
+        """Parameters with their default values, such as ``mu 0.01, tau 0.5``."""
         return ", ".join(
             f"{field.name} {_format_default(field.default)}" for field in fields(self.part)
         )

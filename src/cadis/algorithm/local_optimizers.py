@@ -10,7 +10,8 @@ from torch import Tensor
 class LocalOptimizer(Protocol):
     """Interface of the optimizer that each client uses for local training.
 
-    Derive a frozen dataclass from :class:`SGD` to change one of its methods, or write all three.
+    Derive a frozen dataclass from :class:`SGD` and override a function, or write all three
+    functions.
 
     Example:
         Sign SGD, w <- w - lr * sign(gradient):
@@ -44,14 +45,14 @@ class LocalOptimizer(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """True if a step is ``w - lr * gradient``; :meth:`step` is then not called."""
+        """True if a step is ``w <- w - lr * gradient``; :meth:`step` is then not called."""
 
-    def compute_lr(self, lr: float, number: int) -> float:
+    def compute_lr(self, lr: float, round_number: int) -> float:
         """Return the learning rate of a round.
 
         Args:
             lr: learning rate of the first round.
-            number: number of the round, from 1.
+            round_number: number of the round, from 1.
         """
 
     def step(
@@ -61,10 +62,10 @@ class LocalOptimizer(Protocol):
 
         Args:
             parameters: all trainable parameters of the model, (P,).
-            gradient: gradient of the loss with its penalty, (P,); it may be overwritten.
+            gradient: gradient of the loss, including the penalty, (P,); it may be overwritten.
             lr: learning rate of the round.
-            state: tensors kept between the steps of one round, changed in place; empty at the
-                start of each round.
+            state: tensors kept from step to step, by name; change them in place. The state is
+                empty at the start of each round.
         """
 
 
@@ -72,13 +73,14 @@ class LocalOptimizer(Protocol):
 class SGD:
     """SGD as in ``torch.optim.SGD``.
 
-    v <- momentum * v + (gradient + weight_decay * w); w <- w - lr * v. A client starts each round
-    with v = 0, because the global model may have changed much since the client last took part.
+    For each batch, v <- momentum * v + gradient + weight_decay * w, then w <- w - lr * v, for the
+    parameters w of the local model. A client starts each round with v = 0, because the global model
+    may have changed much since the client last took part.
 
     Attributes:
-        momentum: factor of the last step in the next one; 0 is plain SGD.
-        weight_decay: factor of the L2 penalty on the parameters; 0 is none.
-        lr_decay: factor of the learning rate from round to round; 1 keeps it constant.
+        momentum: momentum of a client's SGD, v <- momentum * v + gradient; 0 is no momentum.
+        weight_decay: weight decay of a client's SGD, which adds weight_decay * w to the gradient.
+        lr_decay: factor that the clients' learning rate is multiplied with after each round.
     """
 
     name: ClassVar[str] = "sgd"
@@ -91,9 +93,9 @@ class SGD:
         """True without momentum and weight decay, unless a derived class overrides ``step``."""
         return type(self).step is SGD.step and not (self.momentum or self.weight_decay)
 
-    def compute_lr(self, lr: float, number: int) -> float:
-        """Return lr * lr_decay ** (t - 1) for round t."""
-        return lr * self.lr_decay ** (number - 1)
+    def compute_lr(self, lr: float, round_number: int) -> float:
+        """Return lr * lr_decay ** (t - 1) in round t."""
+        return lr * self.lr_decay ** (round_number - 1)
 
     def step(
         self, parameters: Tensor, gradient: Tensor, lr: float, state: dict[str, Tensor]

@@ -1,7 +1,7 @@
-"""Arguments and results of the hooks of a method, on the client and on the server.
+"""Arguments and return values of the functions of a method; see :class:`BaseMethod`.
 
-Hooks get all state as arguments and return the new state. They never change their arguments, so
-that a method runs identically in the simulation engine and on Flower.
+The functions get all state as arguments and return the new state. They never change their
+arguments, so that a method gives the same results in the simulation engine and on Flower.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from cadis.types import ClientId, Message, ModelState, TensorState
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """Outputs of a model for all n samples of a client, computed before training.
+    """Outputs of a model for all n samples of a client, in evaluation mode.
 
     Attributes:
-        logits: outputs in evaluation mode, (n, outputs).
-        representation: inputs of the classifier layer, R(x), (n, d); empty if the model has none.
+        logits: outputs of the model, (n, outputs).
+        representation: inputs of the classifier layer, (n, d); empty without a classifier layer.
         labels: true labels, (n,).
         correct: True where the prediction equals the label, (n,); False where outputs are NaN.
-        loss: mean loss of the task, ().
+        loss: mean loss over the samples, a scalar tensor.
     """
 
     logits: Tensor
@@ -36,11 +36,11 @@ class ModelOutputs:
 
 @dataclass(frozen=True)
 class BatchExtras:
-    """Values that a client computes before training, for use in its batches.
+    """Values that a client computes before training; the return value of ``prepare``.
 
     Attributes:
-        per_sample: tensors with one row per sample, (n, ...); a batch gets its rows.
-        scalars: numbers, (), that are sent to the server with the update.
+        per_sample: tensors with one row per sample, (n, ...); a batch gets the rows of its samples.
+        scalars: scalar tensors that the client sends to the server with its update.
     """
 
     per_sample: TensorState = field(default_factory=dict)
@@ -49,18 +49,18 @@ class BatchExtras:
 
 @dataclass(frozen=True)
 class Step:
-    """One batch of local training, as the hooks ``penalty`` and ``calibrate`` get it.
+    """One batch of b samples in local training; the argument of ``penalty`` and ``calibrate``.
 
     Attributes:
         logits: outputs of the local model, (b, outputs).
-        representation: inputs of the classifier layer, (b, d); empty if the model has none.
+        representation: inputs of the classifier layer, (b, d); empty without a classifier layer.
         labels: true labels, (b,).
-        parameters: parameters w of the local model, differentiable, (P,).
-        received: parameters w_t of the received global model, (P,).
-        tensors: tensors that the server sent besides the model.
-        per_sample: rows of ``BatchExtras.per_sample`` that belong to this batch, (b, ...).
-        client_state: tensors that this client keeps between rounds.
-        row_mask: True for rows that are samples, False for padding, (b,); None without padding.
+        parameters: parameters w of the local model, (P,); autograd differentiates them.
+        received: parameters w_t of the received model, (P,).
+        tensors: tensors that the server sent besides the model, by name.
+        per_sample: rows of ``BatchExtras.per_sample`` for the samples of this batch, (b, ...).
+        client_state: tensors that this client keeps between rounds, by name.
+        row_mask: True for samples, False for padding, (b,); None if the batch has no padding.
         class_counts: number of the client's samples in each class, (classes,).
     """
 
@@ -77,13 +77,16 @@ class Step:
 
 
 Penalty: TypeAlias = Callable[[Step], Tensor | None]
-"""Function from a batch to the term that is added to its mean loss, or None."""
+"""Function that returns the term to add to the mean loss of a batch, or None."""
 
 Calibration: TypeAlias = Callable[[Step], Tensor]
-"""Function from a batch to the logits that its loss is computed from."""
+"""Function that returns the logits from which the loss of a batch is computed."""
 
 EpochOrder: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
-"""Function from the labels of all samples, (n,), to the indices of an epoch in order, (n,)."""
+"""Function that gets the labels of all samples, (n,), and a random generator.
+
+It returns the indices of the samples of an epoch, in the order of training, (n,).
+"""
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,13 @@ class LocalResult:
 
     Attributes:
         model: the trained model.
-        trained: its parameters w_i, (P,), on the device of the training.
-        received: parameters w_t at the start of the training, (P,), on the same device.
+        trained: parameters w_i of the trained model, (P,), on the training device.
+        received: parameters w_t at the start of training, (P,), on the training device.
         steps: K, the number of optimizer steps.
         lr: eta, the learning rate of these steps.
         loss: mean loss over the batches, without penalties.
-        effective_steps: number of plain SGD steps that would move equally far along a constant
-            gradient: K for plain SGD, more with momentum.
+        effective_steps: number of plain SGD steps that would change the parameters as much if the
+            gradient were constant: equal to ``steps`` for plain SGD, larger with momentum.
     """
 
     model: ModelState
@@ -112,13 +115,13 @@ class LocalResult:
 
 @dataclass(frozen=True)
 class ClientOutput:
-    """Message of a client to the server, and the state that the client keeps for its next round.
+    """Data that a client sends to the server, and state that it keeps; returned by ``finish``.
 
     Attributes:
-        state: named tensors that stay with the client.
-        tensors: flat vectors to send besides the models.
-        scalars: numbers to send.
-        models: trained models to send, by name; ``finish`` leaves them out, ``local`` adds them.
+        state: tensors that the client keeps for its next round, by name; they are not sent.
+        tensors: flat tensors to send besides the models, by name.
+        scalars: numbers to send, by name.
+        models: trained models to send, by name; leave them out in ``finish``, ``local`` adds them.
     """
 
     state: TensorState = field(default_factory=dict)
@@ -133,11 +136,11 @@ class ClientOutput:
 
 
 class LocalClient(Protocol):
-    """A participant during a round: its message, its state and operations on its data.
+    """A participant during a round; the argument of ``local``.
 
     Attributes:
         received: message of the server.
-        state: tensors that this client keeps between rounds.
+        state: tensors that this client keeps between rounds, by name.
         generator: random generator of this client and round.
     """
 
@@ -166,14 +169,15 @@ class LocalClient(Protocol):
         """Train a copy of a model on the client's data, with the epochs and optimizer of the run.
 
         Args:
-            model: the model to start from.
-            penalty: hook for the term that is added to the mean loss of a batch.
-            extras: values computed before training; each batch gets its rows.
-            calibrate: hook for the logits of the loss; None uses the model's own.
-            epoch_order: hook for the samples of an epoch; None uses a random permutation.
+            model: initial model.
+            penalty: function that returns the term to add to the mean loss of a batch.
+            extras: values computed before training; a batch gets the rows of its samples.
+            calibrate: function that returns the logits for the loss; by default those of the model.
+            epoch_order: function that returns the samples of an epoch; by default a random
+                permutation of all samples.
 
         Returns:
-            The trained model with its number of steps and its mean loss.
+            The trained model, its number of steps and its mean loss.
         """
 
 
@@ -183,7 +187,7 @@ class ServerState:
 
     Attributes:
         models: global models by name; most methods have one, named "model".
-        tensors: further tensors that the method keeps between rounds.
+        tensors: further tensors that the method keeps between rounds, by name.
     """
 
     models: Mapping[str, ModelState]
@@ -193,7 +197,7 @@ class ServerState:
 
 
 EstimateSeconds: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
-"""Function from n clients to the simulated seconds that each needs for a round, (n,), float64."""
+"""Function that returns the simulated seconds that each of n clients needs for a round, (n,)."""
 
 
 def _one_second_each(clients: Sequence[ClientId]) -> Tensor:
@@ -202,18 +206,20 @@ def _one_second_each(clients: Sequence[ClientId]) -> Tensor:
 
 @dataclass(frozen=True)
 class ServerRound:
-    """Facts about a round, as the server hooks get them.
+    """Facts about a round, for the functions of a method on the server.
 
     Attributes:
         number: number of the round, from 1.
-        head: slices of a model's parameters that are the classifier layer: its weight, then its
-            bias if it has one; empty without such a layer.
+        head: slices of ``model.parameters`` with the classifier layer: its weight, then its bias if
+            it has one; empty without a classifier layer.
         num_clients: n, the number of all clients of the federation.
         generator: random generator of the round.
-        true_clusters: true cluster of each client, if known; only for oracle methods.
-        num_outputs: number of outputs of the classifier layer; 0 without such a layer.
-        clients: available clients; empty if the server does not know them.
-        estimate_seconds: simulated seconds that clients need for a round; by default 1 each.
+        true_clusters: true cluster of each client, if known; only for methods that use the true
+            clusters as an upper bound.
+        num_outputs: number of outputs of the classifier layer; 0 without a classifier layer.
+        clients: ids of the available clients; empty if the server does not know them.
+        estimate_seconds: function that returns the simulated seconds that each client needs for a
+            round; by default 1 second for each.
     """
 
     number: int
@@ -228,12 +234,12 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class ClientWeights:
-    """Result of the hook ``weigh``.
+    """Weights of the updates, and new tensors of the server; returned by ``weigh``.
 
     Attributes:
         weights: weight of each update, (k,), not negative, with sum 1.
-        tensors: tensors that the method keeps for the next round.
-        report: named arrays for the report of the run.
+        tensors: tensors that the method keeps for the next round, by name.
+        report: arrays about the round for records and figures, by name.
     """
 
     weights: Tensor
@@ -243,16 +249,16 @@ class ClientWeights:
 
 @dataclass(frozen=True, repr=False)
 class Aggregation:
-    """Result of the hook ``aggregate``.
+    """Aggregated models, and new tensors of the server; returned by ``aggregate``.
 
     Attributes:
         models: aggregated models by name; a model that is left out does not change.
-        tensors: tensors that the method keeps for the next round.
-        weights: weight of each update in its model, (k,).
-        report: named arrays for the report of the run. In an array with one entry, one row, or one
-            row and one column per participant, these are in the order of the updates.
-        clock: simulated time at the end of the round, if it is not the time at which the slowest
-            participant finished.
+        tensors: tensors that the method keeps for the next round, by name.
+        weights: weight of each update in the mean of its model, (k,).
+        report: arrays about the round for records and figures, by name. The rows (and columns) of
+            an array with one row (and column) per participant are in the order of the updates.
+        clock: simulated time at the end of the round; None if the round ends when its slowest
+            participant ends.
     """
 
     models: Mapping[str, ModelState]

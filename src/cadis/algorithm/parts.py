@@ -1,4 +1,4 @@
-"""Parts of an algorithm by name: built-in parts, and classes in files of the user."""
+"""Find the parts of an algorithm by name: built-in parts, and classes in files of users."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,15 @@ from cadis.errors import CadisError
 _Part = TypeVar("_Part")
 
 _AUTO = "auto"
-"""Value of an option for the default part of the method."""
+"""Value of an option that selects the default part of the method."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _user_class_names: dict[type, str] = {}
-"""Names of user classes such as ``mine.py:Mine``, by which ``config.toml`` stores them."""
+"""Names such as ``mine.py:Mine`` that ``config.toml`` stores for users' classes, by class."""
 
 
 def split_names(value: object) -> list[Any]:
-    """Return a list of names from a list, one name, or a string with commas."""
+    """Return a list of names, given as a list, as one name, or as a string with commas."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
@@ -35,8 +35,8 @@ def find_part_class(kind: Kind, name: object) -> type[Any]:
 
     Args:
         kind: kind of the part.
-        name: name of a built-in part, or ``file.py:Class`` for a class of the user, which is then
-            checked.
+        name: name of a built-in part, or ``file.py:Class`` for a user's class. A user's class that
+            is not a part of this kind raises an error.
     """
     if isinstance(name, str) and is_user_code(name):
         part = load_user_code(name)
@@ -52,8 +52,8 @@ def find_part_classes(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], 
     """Return the classes of all parts by kind.
 
     Args:
-        options: names of parts by kind; if a kind is missing or "auto", the default part of the
-            method or else of the kind is used.
+        options: names of parts by kind. If a kind is missing or "auto", the default part of the
+            method is used; if the method has none, the default part of the kind.
     """
     return _find_parts(options, find_part_class)
 
@@ -61,7 +61,7 @@ def find_part_classes(options: Mapping[str, Any]) -> dict[str, tuple[type[Any], 
 def _find_parts(
     options: Mapping[str, Any], find: Callable[[Kind, Any], _Part]
 ) -> dict[str, tuple[_Part, ...]]:
-    """Apply ``find`` to the option of each kind, with defaults as in :func:`find_part_classes`."""
+    """Call ``find`` for the option of each kind; defaults are as in :func:`find_part_classes`."""
     kind = KINDS["method"]
     method: Any = find(kind, options.get(kind.key, kind.default[0]))
     parts: dict[str, tuple[_Part, ...]] = {kind.key: (method,)}
@@ -78,7 +78,7 @@ def _find_parts(
 
 
 def find_user_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]]:
-    """Return the classes in files of the user that options name, each with its kind."""
+    """Return the users' classes that the options name, each with its kind."""
     return [
         (kind, find_part_class(kind, name))
         for key, kind in KINDS.items()
@@ -90,11 +90,11 @@ def find_user_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]
 def build_algorithm(
     classes: Mapping[str, Sequence[type[Any]]], tables: Mapping[str, Mapping[str, Any]]
 ) -> Algorithm:
-    """Create an algorithm from classes of parts and tables of their parameters.
+    """Create an algorithm from the classes of its parts and tables of their parameters.
 
     Args:
         classes: classes of the parts, by kind.
-        tables: parameters of parts by name, as in ``config.toml``.
+        tables: tables of parameters, by the name of the part, as in ``config.toml``.
     """
     return _make_algorithm(
         {
@@ -105,10 +105,10 @@ def build_algorithm(
 
 
 def compose_algorithm(**parts: Any) -> Algorithm:
-    """Create an algorithm from parts, which are checked.
+    """Create an algorithm from parts. Invalid parts and parameters raise an error.
 
     Args:
-        parts: an object or a name for each kind; the defaults are as in
+        parts: a part or the name of a part for each kind; defaults are as in
             :func:`find_part_classes`.
 
     Example:
@@ -122,9 +122,6 @@ def compose_algorithm(**parts: Any) -> Algorithm:
 
 
 def _make_algorithm(parts_by_kind: Mapping[str, Sequence[Any]]) -> Algorithm:
-    for key, parts in parts_by_kind.items():
-        if len(set(map(type, parts))) < len(parts):
-            raise CadisError(f"One of the {key} is given twice; give each once.")
     arguments: dict[str, Any] = {
         key: tuple(parts) if KINDS[key].many else parts[0] for key, parts in parts_by_kind.items()
     }
@@ -132,22 +129,22 @@ def _make_algorithm(parts_by_kind: Mapping[str, Sequence[Any]]) -> Algorithm:
 
 
 def qualify_name(key: str, name: str) -> str:
-    """Return ``kind.name``, which is unique also if parts of two kinds have the same name."""
+    """Return ``kind.name``, which is unique even if parts of two kinds have the same name."""
     return f"{key}.{name}"
 
 
 def get_part_table(options: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
-    """Return the parameters of a part from the table ``[kind.name]`` or ``[name]``, or nothing."""
+    """Return the parameters of a part: the table ``[kind.name]``, else ``[name]``, else empty."""
     table = options.get(qualify_name(key, name), options.get(name))
     return table if isinstance(table, Mapping) else {}
 
 
 def resolve_part(key: str, part: Any) -> Any:
-    """Return a valid part.
+    """Return a part with valid parameters; invalid parameters raise an error.
 
     Args:
-        key: kind of the part.
-        part: an object, which is checked, or a name, which gives a part with default parameters.
+        key: key of the kind, such as "sampler".
+        part: a part, or the name of a part, which then has its default parameters.
     """
     kind = KINDS[key]
     if isinstance(part, str):
@@ -171,13 +168,14 @@ def resolve_part(key: str, part: Any) -> Any:
 
 
 def replace_metric(algorithm: Algorithm, metric: str) -> Algorithm:
-    """Return the algorithm with another metric of its task; "auto" changes nothing."""
+    """Return the algorithm with another main metric of its task; "auto" changes nothing."""
     task = algorithm.task
     if metric == _AUTO:
         return algorithm
     if "metric" not in get_field_names(type(task)):
         raise CadisError(
-            f"The task {task.name} has no metric to choose; its own is {task.main_metric}."
+            f"The task '{task.name}' has only the metric {task.main_metric}; leave out the option "
+            "metric."
         )
     parameters = get_parameters(task) | {"metric": metric}
     return replace(algorithm, task=validate(type(task), parameters))
@@ -189,7 +187,7 @@ def get_parameters(part: Any) -> dict[str, Any]:
 
 
 def get_part_name(part: Any) -> str:
-    """Return the name of a part in ``config.toml``: ``file.py:Class`` for a class of the user."""
+    """Return the name of a part in ``config.toml``: ``file.py:Class`` for a user's class."""
     name: str = part.name
     return _user_class_names.get(type(part), name)
 
@@ -200,11 +198,11 @@ def to_options(
     """Return the content of ``config.toml``: names of parts, settings, and tables of parameters.
 
     The table of a part has the name of the part, or ``kind.name`` if two parts have the same name.
-    Parts without parameters have no table, except the method.
+    A part without parameters has no table; only the method always has one.
 
     Args:
-        algorithm: the parts.
-        settings: the other options.
+        algorithm: the algorithm.
+        settings: all other options, by name.
         partitioner: partition of the dataset, if the settings name one.
     """
     names: dict[str, Any] = {key: [] for key in KINDS}
@@ -222,13 +220,14 @@ def to_options(
         tables[part.name if is_unique else qualify_name(key, part.name)] = get_parameters(part)
     if clashes := tables.keys() & {*names, *settings}:
         raise CadisError(
-            f"A part cannot have the name '{min(clashes)}' of an option; give it another name."
+            f"A part cannot have the name '{min(clashes)}', because an option has this name; give "
+            "the part another name."
         )
     return {**names, **settings, **tables}
 
 
 def _check_class(kind: Kind, part: Any, path: str) -> None:
-    """Raise an error if a user's class at ``file.py:Class`` is not a part of this kind."""
+    """Raise an error if the user's class at ``file.py:Class`` is not a part of this kind."""
     if not isinstance(part, type):
         raise CadisError(f"{path} is not a class; a {kind.noun} is a frozen dataclass.")
     if not is_dataclass(part) or not part.__dataclass_params__.frozen:  # type: ignore[attr-defined]
@@ -236,9 +235,9 @@ def _check_class(kind: Kind, part: Any, path: str) -> None:
     name = getattr(part, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or "name" in get_field_names(part):
         raise CadisError(
-            f"{path} has no name; give it one of letters, digits and hyphens, as in name: "
+            f"{path} has no valid name; give it a name of letters, digits and hyphens, as in name: "
             f'ClassVar[str] = "{part.__name__.lower()}".'
         )
     if name.lower() in kind.registry or name in KINDS:
-        raise CadisError(f"The name '{name}' of {path} is taken; give it another.")
+        raise CadisError(f"The name '{name}' of {path} is already used; choose another name.")
     check_members(kind, part)

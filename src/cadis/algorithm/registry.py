@@ -22,12 +22,13 @@ class Kind:
     """A kind of part, such as method or sampler.
 
     Attributes:
-        key: field of ``Algorithm``, name of the option, and key in ``config.toml``.
-        registry: built-in parts by name.
-        base: class that declares the attributes and methods of a part of this kind.
+        key: name of the kind, such as "server_optimizer". It is the name of the field of
+            ``Algorithm``, of the option, and of the key in ``config.toml``.
+        registry: classes of the built-in parts, by name.
+        base: class that declares the attributes and functions of a part of this kind.
         default: names of the parts that are used by default.
         help: short description for help texts.
-        many: True if an algorithm has a list of such parts instead of one.
+        many: True if an algorithm has a list of parts of this kind instead of one part.
     """
 
     key: str
@@ -44,7 +45,7 @@ class Kind:
 
     @property
     def members(self) -> list[str]:
-        """Public names that the base class declares."""
+        """Public names of the attributes and functions that the base class declares."""
         names = dict.fromkeys([*self.base.__annotations__, *vars(self.base)])
         return [name for name in names if not name.startswith("_")]
 
@@ -53,15 +54,15 @@ KINDS: dict[str, Kind] = {
     kind.key: kind
     for kind in (
         Kind("method", METHODS, BaseMethod, ("cadis",), "Federated learning method"),
-        Kind("sampler", SAMPLERS, BaseSampler, ("uniform",), "Selection of participants"),
+        Kind("sampler", SAMPLERS, BaseSampler, ("uniform",), "Chooses the participants of a round"),
         Kind(
             "server_optimizer",
             SERVER_OPTIMIZERS,
             ServerOptimizer,
             ("plain",),
-            "Step from the aggregated model to the next global model",
+            "Computes the next global model from the aggregated model",
         ),
-        Kind("transforms", TRANSFORMS, Transform, (), "Changes of updates, in this order", True),
+        Kind("transforms", TRANSFORMS, Transform, (), "Changes of updates, in order", True),
         Kind("task", TASKS, Task, ("classification",), "Loss, prediction and metrics"),
         Kind(
             "local_optimizer",
@@ -72,7 +73,7 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
-"""All kinds of parts by key; each is a field of ``Algorithm``."""
+"""All kinds of parts by key."""
 
 _DERIVE_FROM = {
     "method": ("cadis.algorithm.BaseMethod", "a name"),
@@ -82,31 +83,31 @@ _DERIVE_FROM = {
     "task": ("cadis.algorithm.tasks.Classification", "a name"),
     "local_optimizer": ("cadis.algorithm.local_optimizers.SGD", "a name"),
 }
-"""Class that users derive their parts from, by kind, and the members that they must add."""
+"""For each kind: the class to derive a user's part from, and the members that it must add."""
 
 _MAX_LISTED = 5
 """Maximum number of missing members that an error message lists."""
 
 
 def is_of_kind(kind: Kind, part: type[Any]) -> bool:
-    """Return whether a class has all members that the base of a kind declares."""
+    """Return whether a class has all members that the base class of a kind declares."""
     return not _find_missing(kind, part)
 
 
 def check_complete(kind: Kind, part: type[Any]) -> None:
-    """Raise an error if a class lacks members that the base of a kind declares."""
+    """Raise an error if a class lacks members that the base class of a kind declares."""
     if missing := _find_missing(kind, part):
-        base, rest = _DERIVE_FROM[kind.key]
+        base, required = _DERIVE_FROM[kind.key]
         if len(missing) > _MAX_LISTED:
             missing = [*missing[:_MAX_LISTED], "more"]
         raise CadisError(
-            f"{part.__name__} lacks {join_words(missing)}; derive it from {base}, which has all "
-            f"but {rest}."
+            f"{part.__name__} lacks {join_words(missing)}; derive it from {base}, which defines "
+            f"all except {required}."
         )
 
 
 def check_members(kind: Kind, part: type[Any]) -> None:
-    """Raise an error if a class lacks members, or has a misspelled or incompatible method."""
+    """Raise an error if a class lacks a member, or misspells one, or has a wrong signature."""
     check_complete(kind, part)
     _check_spelling(part, kind.members)
     for name, function in inspect.getmembers(kind.base, inspect.isfunction):
@@ -125,7 +126,7 @@ def check_members(kind: Kind, part: type[Any]) -> None:
 
 
 def _find_missing(kind: Kind, part: type[Any]) -> list[str]:
-    """Return the members of the base that a class does not have or has only as abstract."""
+    """Return the members of the base class that a class lacks, or has only as abstract ones."""
     field_names = {field.name for field in fields(part)} if is_dataclass(part) else set()
     members = {
         name
@@ -136,12 +137,12 @@ def _find_missing(kind: Kind, part: type[Any]) -> list[str]:
 
 
 def _check_spelling(part: type[Any], known: list[str]) -> None:
-    """Raise an error if a method is probably a misspelled hook, which would never be called."""
+    """Raise an error if the name of a function resembles a member, so is probably misspelled."""
     for name, value in vars(part).items():
         if not callable(value) or name.startswith("_") or name in known:
             continue
         if close := difflib.get_close_matches(name, known, n=1, cutoff=0.8):
             raise CadisError(
-                f"{part.__name__} has a method '{name}', which is never called; rename it to "
-                f"'{close[0]}', or to a name that is less similar."
+                f"{part.__name__} has a function '{name}', which is never called; rename it to "
+                f"'{close[0]}', or choose a name that is less similar."
             )

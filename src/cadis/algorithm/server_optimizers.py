@@ -1,4 +1,4 @@
-"""Server optimizers: the step from the aggregated model to the next global model."""
+"""Server optimizers: they compute the next global model from the aggregated model."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from cadis.types import TensorState
 
 
 class ServerOptimizer(Protocol):
-    """Interface of the optimizer of the server, for any method.
+    """Interface of the optimizer of the server, which works with every method.
 
-    The pseudo-gradient of a round is ``sent - aggregated``. Derive a frozen dataclass and write
+    It treats ``sent - aggregated`` as the gradient of a round. Derive a frozen dataclass and write
     ``step``.
 
     Example:
@@ -57,10 +57,10 @@ class ServerOptimizer(Protocol):
         """Return the parameters of the next global model. Called once per round and model.
 
         Args:
-            sent: parameters w_t at the start of the round, (P,).
-            aggregated: aggregated parameters of the clients' models, (P,).
-            state: tensors kept from the last step; empty at first. If a method has several models,
-                each has its own state.
+            sent: parameters w_t of the global model that the server sent in this round, (P,).
+            aggregated: parameters of the aggregated model, (P,).
+            state: tensors kept from the last round, by name; empty at first. If a method has
+                several models, each model has its own state.
 
         Returns:
             The parameters of the next global model, (P,), and the new state.
@@ -89,10 +89,12 @@ class Momentum:
     The next model is w_t - server_lr * v. Momentum adds up the directions in which rounds agree,
     and averages out the differences that come from different participants.
 
+    Departure from the paper: the default of server_momentum is 0.5. The paper uses 0.9, which
+    oscillates if few clients take part (docs/explanation/results.md).
+
     Attributes:
-        server_lr: learning rate of the server; 1 without momentum gives the aggregated model.
-        server_momentum: factor of the last step in the next one; 0 is no momentum. The paper uses
-            0.9, which oscillates if few clients take part (docs/explanation/results.md).
+        server_lr: learning rate of the server in w <- w - server_lr * v, for the global model w.
+        server_momentum: momentum of the server in v <- server_momentum * v + (w - aggregated).
     """
 
     name: ClassVar[str] = "momentum"
@@ -107,8 +109,8 @@ class Momentum:
 
         def move(sent: Tensor, aggregated: Tensor, velocity: Tensor) -> tuple[Tensor, ...]:
             start = sent.double()
-            moved = (start - aggregated.double()).add_(velocity, alpha=self.server_momentum)
-            return torch.sub(start, moved, alpha=self.server_lr).to(sent.dtype), moved
+            velocity = (start - aggregated.double()).add_(velocity, alpha=self.server_momentum)
+            return torch.sub(start, velocity, alpha=self.server_lr).to(sent.dtype), velocity
 
         velocity = state.get("velocity", _constant(0.0, sent))
         new, velocity = map_chunks(move, sent, aggregated, velocity)
@@ -116,11 +118,12 @@ class Momentum:
 
 
 class _Adaptive:
-    """Adaptive federated optimization, the base of Adam, Yogi and Adagrad.
+    """Base class of Adam, Yogi and Adagrad (adaptive federated optimization).
 
-    With the mean update delta = aggregated - w_t: m <- beta1 * m + (1 - beta1) * delta, starting
-    from m = 0; v as each optimizer defines it, starting from v = tau^2; and
-    w <- w_t + server_lr * m / (sqrt(v) + tau). As in the paper, m and v have no bias correction.
+    The mean update of a round is delta = aggregated - w_t. Its moving average m starts from 0 and
+    is updated as m <- beta1 * m + (1 - beta1) * delta. The second moment v starts from tau^2; each
+    optimizer updates it in another way. The next model is w_t + server_lr * m / (sqrt(v) + tau). As
+    in the paper, m and v have no bias correction.
     """
 
     about: ClassVar[About] = About("server step", FEDOPT_PAPER, server_state="two moments")
@@ -130,7 +133,7 @@ class _Adaptive:
 
     @abstractmethod
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
-        """Return the new v from the last v and delta^2, (P,) each."""
+        """Return the new second moment v, given the last v and delta^2, (P,) each."""
 
     def step(
         self, sent: Tensor, aggregated: Tensor, state: TensorState
@@ -155,13 +158,17 @@ class _Adaptive:
 class Adam(_Adaptive):
     """Adam on the server (FedAdam): v <- beta2 * v + (1 - beta2) * delta^2.
 
-    All parameters take steps of similar size.
+    The update is delta = aggregated - w_t, and the next model is
+    w_t + server_lr * m / (sqrt(v) + tau), where m <- beta1 * m + (1 - beta1) * delta. So all
+    parameters change by a similar amount.
 
     Attributes:
-        server_lr: approximate change of a parameter in a round.
-        beta1: decay of the mean update between rounds.
-        beta2: decay of the mean squared update between rounds.
-        tau: adaptivity; updates far below it are not scaled up to a full step.
+        server_lr: learning rate of the server in w <- w + server_lr * m / (sqrt(v) + tau), for the
+            global model w; each parameter changes by at most about this much in a round.
+        beta1: decay of the mean update in m <- beta1 * m + (1 - beta1) * update.
+        beta2: decay of the mean squared update in v <- beta2 * v + (1 - beta2) * update^2.
+        tau: constant in the step m / (sqrt(v) + tau); larger values make the steps of parameters
+            with small updates smaller.
     """
 
     name: ClassVar[str] = "adam"
@@ -179,19 +186,22 @@ class Adam(_Adaptive):
 class Yogi(Adam):
     """Yogi on the server (FedYogi): v <- v - (1 - beta2) * delta^2 * sign(v - delta^2).
 
-    The change of v does not depend on v itself, so that step sizes change slowly.
+    The rest is as in Adam. The size of the change of v does not depend on v, so that step sizes
+    change slowly.
 
     Attributes:
-        server_lr: approximate change of a parameter in a round.
-        beta1: decay of the mean update between rounds.
-        beta2: inertia of v; closer to 1, step sizes change more slowly.
-        tau: adaptivity; updates far below it are not scaled up to a full step.
+        server_lr: learning rate of the server in w <- w + server_lr * m / (sqrt(v) + tau), for the
+            global model w; each parameter changes by at most about this much in a round.
+        beta1: decay of the mean update in m <- beta1 * m + (1 - beta1) * update.
+        beta2: v moves towards update^2 by (1 - beta2) * update^2 in each round.
+        tau: constant in the step m / (sqrt(v) + tau); larger values make the steps of parameters
+            with small updates smaller.
     """
 
     name: ClassVar[str] = "yogi"
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
-        """Return v moved towards the squared update, by a size that does not depend on v."""
+        """Return v, moved towards the squared update by (1 - beta2) * delta^2."""
         return v - (1 - self.beta2) * square * torch.sign(v - square)
 
 
@@ -199,12 +209,14 @@ class Yogi(Adam):
 class Adagrad(_Adaptive):
     """Adagrad on the server (FedAdagrad): v <- v + delta^2.
 
-    The steps of a parameter become smaller the more it has moved.
+    The rest is as in Adam. The more a parameter has changed, the smaller its steps become.
 
     Attributes:
-        server_lr: approximate change of a parameter in the first round.
-        beta1: decay of the mean update between rounds; usually 0, which is no momentum.
-        tau: adaptivity; updates far below it are not scaled up to a full step.
+        server_lr: learning rate of the server in w <- w + server_lr * m / (sqrt(v) + tau), for the
+            global model w; each parameter changes by at most about this much in a round.
+        beta1: decay of the mean update in m <- beta1 * m + (1 - beta1) * update.
+        tau: constant in the step m / (sqrt(v) + tau); larger values make the steps of parameters
+            with small updates smaller.
     """
 
     name: ClassVar[str] = "adagrad"
@@ -218,7 +230,7 @@ class Adagrad(_Adaptive):
 
 
 def _constant(value: float, like: Tensor) -> Tensor:
-    """Return a float64 vector of one repeated number without allocating it, (P,)."""
+    """Return a float64 vector with one repeated value, as a view of that value, (P,)."""
     return torch.tensor(value, dtype=torch.float64).expand(len(like))
 
 

@@ -1,4 +1,4 @@
-"""Tasks: the meaning of a model's outputs, as a loss, a prediction and metrics."""
+"""Tasks: loss, prediction and metrics for the outputs of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ Reduction: TypeAlias = Literal["mean", "sum", "none"]
 class Task(Protocol):
     """Interface of the learning task: loss, prediction and metrics.
 
-    Derive a frozen dataclass from :class:`Classification` to change some of its methods, or write
-    all of them.
+    Derive a frozen dataclass from :class:`Classification` and override some of its functions, or
+    write all functions.
 
     Example:
         Classification with label smoothing:
@@ -58,21 +58,21 @@ class Task(Protocol):
 
     @property
     def main_metric(self) -> str:
-        """Name of the metric by which the best round is chosen; larger is better.
+        """Name of the metric that decides which round is the best; larger is better.
 
-        It is a key of :meth:`compute_metrics`, or a metric that is computed from the confusion
-        matrix for every task: "accuracy", "balanced_accuracy" or "f1".
+        It is a key of :meth:`compute_metrics`, or one of the metrics that are computed from the
+        confusion matrix for every task: "accuracy", "balanced_accuracy" or "f1".
         """
 
     @property
     def needs_outputs(self) -> bool:
-        """True if :meth:`compute_metrics` is called, which needs all outputs on the test set."""
+        """True if :meth:`compute_metrics` must be called with the outputs for the test set."""
 
     def num_outputs(self, num_classes: int) -> int:
-        """Return the number of outputs that a model needs for a number of classes."""
+        """Return the number of outputs of a model for data with ``num_classes`` classes."""
 
     def num_classes(self, num_outputs: int) -> int:
-        """Return the number of classes of a model with a number of outputs."""
+        """Return the number of classes that a model with ``num_outputs`` outputs predicts."""
 
     def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
         """Return the loss of a batch.
@@ -80,18 +80,18 @@ class Task(Protocol):
         Args:
             outputs: outputs of the model, (b, outputs).
             labels: true labels, (b,).
-            reduction: "mean", "sum", or "none" for the losses of single samples, which are needed
-                if several clients are trained at once.
+            reduction: "mean", "sum", or "none" for one loss per sample, which is needed if several
+                clients are trained at once.
 
         Returns:
-            The loss, (); with the reduction "none", (b,).
+            A scalar tensor; with the reduction "none", the loss of each sample, (b,).
         """
 
     def predict(self, outputs: Tensor) -> Tensor:
-        """Return the predicted class, (n,), for outputs of the shape (n, outputs)."""
+        """Return the predicted class of each sample, (n,), for outputs (n, outputs)."""
 
     def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
-        """Return metrics by name, besides those that are computed from the confusion matrix.
+        """Return metrics by name that are computed from the outputs of the model, such as AUC.
 
         Args:
             outputs: outputs of the model for the whole test set, (n, outputs).
@@ -101,10 +101,10 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Classification:
-    """Classification with one output per class, cross-entropy loss and top-1 accuracy.
+    """Classification with one output per class and cross-entropy loss.
 
     Attributes:
-        metric: metric by which the best round and the best method are chosen.
+        metric: metric that decides which round and which method is the best.
     """
 
     name: ClassVar[str] = "classification"
@@ -112,12 +112,12 @@ class Classification:
 
     @property
     def main_metric(self) -> str:
-        """Name of the metric by which the best round is chosen."""
+        """Name of the metric that decides which round is the best."""
         return self.metric
 
     @property
     def needs_outputs(self) -> bool:
-        """True for "auc", the only metric that the confusion matrix does not contain."""
+        """True for "auc", which cannot be computed from the confusion matrix."""
         return self.metric == "auc"
 
     def num_outputs(self, num_classes: int) -> int:
@@ -143,7 +143,7 @@ class Classification:
     def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
         """Return the area under the ROC curve, one-vs-rest, averaged over the classes.
 
-        The mean leaves out classes that none or all of the samples have. NaN outputs count as the
+        A class that no sample or every sample has is left out of the mean. NaN outputs count as the
         worst possible score.
         """
         truth = F.one_hot(labels, outputs.shape[1]).bool()  # (n, classes)
@@ -158,9 +158,8 @@ class Binary:
     """Binary classification with one output, the log-odds of label 1.
 
     Attributes:
-        positive_weight: weight of the samples of label 1 in the training loss; above 1 if they
-            are rare.
-        metric: metric by which the best round and the best method are chosen.
+        positive_weight: weight of samples with label 1 in the loss, if label 0 has the weight 1.
+        metric: metric that decides which round and which method is the best.
     """
 
     name: ClassVar[str] = "binary"
@@ -170,15 +169,15 @@ class Binary:
 
     @property
     def main_metric(self) -> str:
-        """Name of the metric by which the best round is chosen."""
+        """Name of the metric that decides which round is the best."""
         return self.metric
 
     def num_outputs(self, num_classes: int) -> int:
         """Return one output for two classes."""
         if num_classes != 2:
             raise CadisError(
-                f"The task 'binary' needs data of two classes, not {num_classes}; "
-                "choose classification."
+                f"The task 'binary' needs data of two classes, not {num_classes}; choose the task "
+                "classification."
             )
         return 1
 
@@ -187,12 +186,12 @@ class Binary:
         if num_outputs != 1:
             raise CadisError(
                 f"The task 'binary' needs a model with one output, not {num_outputs}; "
-                "change its last layer, or choose classification."
+                "change its last layer, or choose the task classification."
             )
         return 2
 
     def loss(self, outputs: Tensor, labels: Tensor, reduction: Reduction) -> Tensor:
-        """Return the mean of -(positive_weight * y * log p + (1 - y) * log (1 - p))."""
+        """Return -(positive_weight * y * log p + (1 - y) * log (1 - p)), p = sigmoid(output)."""
         log_odds = self._log_odds(outputs)
         weight = None if self.positive_weight == 1 else log_odds.new_tensor(self.positive_weight)
         return F.binary_cross_entropy_with_logits(
@@ -210,8 +209,8 @@ class Binary:
     def compute_metrics(self, outputs: Tensor, labels: Tensor) -> Mapping[str, float]:
         """Return AUC, F1 of label 1, balanced accuracy and log loss.
 
-        A metric is NaN if the test set lacks the labels that it needs. NaN outputs count as the
-        worst possible score; the log loss is then NaN.
+        A metric is NaN if the test set has no samples of a label that the metric needs. NaN outputs
+        count as the worst possible score; the log loss is then NaN.
         """
         log_odds, truth = self._log_odds(outputs).double(), labels == 1
         scores = _replace_nan(log_odds, truth)
@@ -226,7 +225,7 @@ class Binary:
         }
 
     def _log_odds(self, outputs: Tensor) -> Tensor:
-        """Return the only output, (n,)."""
+        """Return the log-odds of label 1, (n,), the only output of the model."""
         self.num_classes(outputs.shape[1])
         return outputs[:, 0]
 
@@ -234,9 +233,9 @@ class Binary:
 def _compute_roc_auc(scores: Tensor, truth: Tensor) -> float:
     """Return the area under the ROC curve; NaN if one of the two classes is missing.
 
-    It equals the fraction of pairs in which the positive sample has the higher score, with ties
-    counted as half. By the Mann-Whitney statistic: (sum of the ranks of the P positives -
-    P (P + 1) / 2) / (P N).
+    It is the fraction of pairs of a positive and a negative sample in which the positive one has
+    the higher score; ties count as half. With P positive and N negative samples, it equals
+    (sum of the ranks of the positive samples - P (P + 1) / 2) / (P N) (Mann-Whitney statistic).
     """
     from scipy.stats import rankdata  # noqa: PLC0415  # slow to import
 
@@ -247,7 +246,7 @@ def _compute_roc_auc(scores: Tensor, truth: Tensor) -> float:
 
 
 def _replace_nan(scores: Tensor, truth: Tensor) -> Tensor:
-    """Replace NaN by the worst score: -inf for positives, inf for negatives."""
+    """Replace NaN with the worst score: -inf for positive samples, inf for negative samples."""
     worst = torch.where(truth, -torch.inf, torch.inf).double()
     return torch.where(scores.isnan(), worst, scores)
 

@@ -1,4 +1,4 @@
-"""Transforms: changes of an update before it is sent or before it is aggregated."""
+"""Transforms: they change a client's update before it is sent or before it is aggregated."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +40,10 @@ _NORM_BOUND = Paper(
 
 @dataclass(frozen=True)
 class TransformRound:
-    """Facts about a round, as transforms get them.
+    """Facts about a round, for the function ``apply`` of a transform.
 
     Attributes:
-        received: message that the client received; the update of a model is its difference from
+        received: message that the client received. The update of a model is the trained model minus
             the received model of the same name.
         participants: k, the number of participants that the server chose for this round.
         bound: maximum norm of the update after the previous transform; None if it is not limited.
@@ -57,9 +57,10 @@ class TransformRound:
 
 
 class Transform(Protocol):
-    """Interface of a change of updates. Transforms are applied in the order given by the user.
+    """Interface of a transform, which changes the update of a client.
 
-    Derive a frozen dataclass and write ``apply``.
+    Transforms are applied in the order that the user gives. Derive a frozen dataclass and write
+    ``apply``.
 
     Example:
         Send parameters in half precision:
@@ -105,8 +106,8 @@ class Transform(Protocol):
         """Return the changed update. Called once per round and participant.
 
         Args:
-            update: message of the client with its trained models, tensors and scalars; it must not
-                be changed in place.
+            update: message of the client with its trained models, tensors and scalars; do not
+                change it in place.
             server_round: received message, number of participants and random generator.
         """
 
@@ -115,13 +116,14 @@ class Transform(Protocol):
 class TopK(Transform):
     """Top-k sparsification: keep the entries of an update with the largest magnitude.
 
-    All other entries keep their received values. The entries are chosen among all floating-point
-    numbers of the update together. Dropped entries are lost: there is no error feedback between
-    rounds. Integer counters and scalars do not change. Messages do not become smaller, because
-    vectors are sent in full: the transform shows the effect of sparse updates on the accuracy.
+    All other entries of the update become 0. The entries are chosen among all floating-point
+    entries of the update together. Entries that become 0 are lost: clients do not add them to the
+    next update (no error feedback). Integer counters and scalars do not change. Messages do not
+    become smaller, because zeros are sent, too: the transform shows only the effect of sparse
+    updates on the accuracy.
 
     Attributes:
-        keep: fraction of the numbers of an update that is kept.
+        keep: fraction of the entries of an update to keep, the largest ones; the others become 0.
     """
 
     name: ClassVar[str] = "top-k"
@@ -129,14 +131,14 @@ class TopK(Transform):
     keep: Annotated[float, Gt(0), Le(1)] = 0.1
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """Set all but the ceil(keep * n) largest of the n changes to zero."""
-        numbers = compute_differences(update, server_round.received)
-        if not numbers:
+        """Set all entries of the update except the ceil(keep * n) largest ones to 0."""
+        differences = compute_differences(update, server_round.received)
+        if not differences:
             return update
-        magnitudes = torch.cat([vector.abs() for vector in numbers.values()])  # (n,)
+        magnitudes = torch.cat([vector.abs() for vector in differences.values()])  # (n,)
         mask = torch.zeros_like(magnitudes, dtype=torch.bool)
         mask[magnitudes.topk(ceil(self.keep * len(magnitudes))).indices] = True
-        masks = mask.split([len(vector) for vector in numbers.values()])
+        masks = mask.split([len(vector) for vector in differences.values()])
         pairs = _pair_vectors(update, server_round.received)
         return replace_vectors(
             update,
@@ -151,12 +153,12 @@ class TopK(Transform):
 class Clip(Transform):
     """Clip the L2 norm of an update before it is sent.
 
-    An update is one vector of all floating-point changes: the parameters and buffers of the models
-    minus the received ones, and the further tensors that the client sends. Integer counters,
-    scalars and the number of samples are not clipped, so nothing limits what they reveal.
+    The update is regarded as one vector: the floating-point parameters and buffers of the trained
+    models minus those of the received models, and the further tensors that the client sends.
+    Integer counters, scalars and the number of samples are not clipped.
 
     Attributes:
-        clip: maximum norm of an update.
+        clip: maximum L2 norm of an update; a client scales a larger update down before sending it.
     """
 
     name: ClassVar[str] = "clip"
@@ -175,22 +177,22 @@ class Clip(Transform):
 
 @dataclass(frozen=True)
 class Noise(Transform):
-    """Add Gaussian noise to clipped updates, as in DP-FedAvg, split among the participants.
+    """Add Gaussian noise to clipped updates, as in DP-FedAvg; each participant adds a part of it.
 
-    Each of the k participants adds noise of standard deviation z * bound / sqrt(k), where bound is
-    the norm that updates are clipped to. The sum of the updates of a round then has noise of
-    standard deviation z * bound.
+    Each of the k participants adds noise of standard deviation noise * bound / sqrt(k) to each
+    entry of its update, where bound is the maximum norm of an update. The sum of the updates of a
+    round then has noise of standard deviation noise * bound.
 
-    Limits: z is a noise multiplier, not an epsilon, and nothing here tracks the privacy budget. A
-    single update has only 1 / sqrt(k) of the noise, so the server must be trusted with it. If
-    participants fail, the sum has less noise. If clients have different weights, the client with
-    the largest weight is protected less than z states. Scalars, integer counters and the number of
-    samples get no noise. Batch-norm statistics get noise too, and a variance may become negative:
+    Limits: the parameter is a noise multiplier, not an epsilon, and the privacy budget is not
+    computed. A single update has only 1 / sqrt(k) of the noise, so clients must trust the server.
+    If participants fail, the sum has less noise. If clients have different weights, the noise
+    protects the client with the largest weight less. Scalars, integer counters and the number of
+    samples get no noise. Batch-norm statistics get noise, too, and a variance may become negative:
     choose a model without batch norm.
 
     Attributes:
-        noise: noise multiplier z: standard deviation of the noise on the sum of a round's updates,
-            divided by the maximum norm of one update.
+        noise: noise multiplier: the sum of a round's updates gets Gaussian noise of standard
+            deviation noise * clip.
     """
 
     name: ClassVar[str] = "noise"
@@ -201,7 +203,7 @@ class Noise(Transform):
     noise: Annotated[float, Gt(0)] = 0.1
 
     def apply(self, update: Message, server_round: TransformRound) -> Message:
-        """Add noise to all floating-point numbers of the update."""
+        """Add noise to all floating-point entries of the update."""
         if server_round.bound is None:
             raise CadisError("Noise needs updates of limited norm; put clip right before it.")
         deviation = self.noise * server_round.bound / server_round.participants**0.5
@@ -216,12 +218,12 @@ class Noise(Transform):
 class NormBound(Transform):
     """Clip the L2 norm of updates on the server, for clients that cannot be trusted to do it.
 
-    One client can then move the model by at most its weight times the maximum norm. Neither the
-    direction of an update nor its scalars and number of samples, which determine weights, are
-    limited.
+    The update of a client can then change the model by at most the maximum norm times the weight of
+    the client. A client can still choose the direction of its update, its scalars and its number of
+    samples, on which its weight depends.
 
     Attributes:
-        max_norm: maximum norm of an update when it is aggregated.
+        max_norm: maximum L2 norm of an update; the server scales a larger update down.
     """
 
     name: ClassVar[str] = "norm-bound"
@@ -242,7 +244,10 @@ class NormBound(Transform):
 _BUILT_IN: tuple[type[Transform], ...] = (TopK, Clip, Noise, NormBound)
 
 TRANSFORMS: dict[str, type[Transform]] = {part.name: part for part in _BUILT_IN}
-"""Built-in transforms by name, in the order in which options of the command line apply them."""
+"""Built-in transforms by name.
+
+If parameters such as ``--clip`` select transforms on the command line, this is their order.
+"""
 
 
 def apply_transforms(
@@ -252,14 +257,14 @@ def apply_transforms(
     participants: int,
     make_generator: Callable[[str], torch.Generator],
 ) -> Message:
-    """Apply all transforms of one side to an update, in their order.
+    """Apply transforms to an update, one after the other.
 
     Args:
-        transforms: transforms of the client's or of the server's side.
+        transforms: transforms that run on the client, or those that run on the server.
         update: message of a client; it is not changed in place.
         received: message that this client received.
         participants: k, the number of participants that the server chose for this round.
-        make_generator: function from the name of a transform to its random generator.
+        make_generator: function that returns the random generator of a transform, given its name.
     """
     bound = None
     for transform in transforms:
@@ -270,7 +275,7 @@ def apply_transforms(
 
 
 def check_transforms(transforms: Sequence[Transform]) -> None:
-    """Raise an error if a transform needs updates of limited norm and gets others."""
+    """Raise an error if a transform needs updates of limited norm and no transform limits it."""
     for side in ("client", "server"):
         bound = None
         for transform in transforms:
@@ -285,11 +290,11 @@ def check_transforms(transforms: Sequence[Transform]) -> None:
 
 
 def compute_differences(update: Message, received: Message) -> dict[str, Tensor]:
-    """Return the changes of an update in float64, by the paths of :meth:`Message.vectors`.
+    """Return the vectors of an update in float64, by the paths of :meth:`Message.vectors`.
 
-    For a model these are the floating-point parameters and buffers minus those of the received
-    model of the same name; for further floating-point tensors, the tensors themselves. Integers,
-    such as the counters of batch norm, and scalars are left out.
+    For a model they are its floating-point parameters and buffers minus the parameters and buffers
+    of the received model of the same name. For further floating-point tensors they are the tensors
+    themselves. Integers, such as the counters of batch norm, and scalars are left out.
     """
     return {
         path: vector.double() - start.double()
@@ -298,17 +303,21 @@ def compute_differences(update: Message, received: Message) -> dict[str, Tensor]
 
 
 def replace_vectors(update: Message, vectors: Mapping[str, Tensor]) -> Message:
-    """Return a copy of a message with other vectors at some paths.
+    """Return a copy of a message in which some vectors are replaced.
 
     Args:
-        update: the message to copy.
-        vectors: new vectors, by their paths in :meth:`Message.vectors`.
+        update: message to copy.
+        vectors: new vectors by path, such as ``models/model/parameters``; see
+            :meth:`Message.vectors`.
     """
     return Message.from_vectors({**dict(update.vectors()), **vectors}, update.scalars)
 
 
 def _pair_vectors(update: Message, received: Message) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return each floating-point vector of an update and the vector it started from, by path."""
+    """Return each floating-point vector of an update with its received value, by path.
+
+    The received value of a further tensor, which the server did not send, is 0.
+    """
     starts = dict(received.vectors())
     pairs = {}
     for path, vector in update.vectors():
@@ -321,17 +330,17 @@ def _pair_vectors(update: Message, received: Message) -> dict[str, tuple[Tensor,
         else:
             name = path.split("/", 1)[1].rpartition("/")[0]
             raise CadisError(
-                f"The change of the model '{name}' cannot be computed: the client did not receive "
-                "a model of that name."
+                f"The update of the model '{name}' cannot be computed: the client did not receive "
+                "a model of this name."
             )
     return pairs
 
 
 def _limit_norm(update: Message, received: Message, max_norm: float) -> Message:
-    """Scale an update down to a maximum norm; return a shorter one unchanged.
+    """Scale an update down to a maximum norm; return an update of a smaller norm unchanged.
 
-    Scaled numbers are rounded towards the received ones, so that the rounded update has at most
-    that norm, too.
+    Scaled values are rounded towards the received values, so that the rounded update also has at
+    most this norm.
     """
     pairs = _pair_vectors(update, received)
     norm = sqrt(sum(compute_squared_distance(vector, start) for vector, start in pairs.values()))

@@ -1,4 +1,4 @@
-"""Validation of names and values that a user gives, with one-sentence error messages."""
+"""Validation of names and values that a user gives; an error message is one sentence."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,16 +15,16 @@ from cadis.errors import CadisError
 _T = TypeVar("_T")
 
 _MAX_CHARS = 60
-"""Maximum number of characters of an invalid value that an error message repeats."""
+"""Maximum number of characters of an invalid value in an error message."""
 
 _INT_LIMIT = 2**63
-"""Integers in a TOML file are below this number, and not below its negative."""
+"""Integers must be at least -2^63 and less than 2^63, so that a TOML file can store them."""
 
 _TOO_LARGE = "should be an integer of at most 64 bits"
 
 
 def get_field_names(cls: type) -> list[str]:
-    """Return the names of the fields of a dataclass that its constructor takes."""
+    """Return the names of the fields of a dataclass that are arguments of its constructor."""
     if not is_dataclass(cls):
         raise CadisError(
             f"{cls.__name__} is not a dataclass; put @dataclass(frozen=True) before it."
@@ -33,7 +33,7 @@ def get_field_names(cls: type) -> list[str]:
 
 
 def get_field_types(cls: type) -> dict[str, Any]:
-    """Return the annotations of a dataclass by field name, with their constraints."""
+    """Return the type annotations of a dataclass by field name, with constraints (``Gt(0)``)."""
     try:
         return get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -50,15 +50,17 @@ def is_list_type(hint: Any) -> bool:
 
 
 def is_name_list_type(hint: Any) -> bool:
-    """Return whether an annotation is a list of strings; users separate these by commas."""
+    """Return whether an annotation is a list of strings; users separate them with commas."""
     return is_list_type(hint) and str in get_args(hint)
 
 
 def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> None:
-    """Raise an error for an unknown name, with the most similar known name or all of them.
+    """Raise an error for an unknown name; the error suggests the most similar valid name.
+
+    If no name is similar, the error lists all valid names.
 
     Args:
-        kind: noun for the message, such as "method".
+        kind: noun for the error message, such as "method".
         names: names to check.
         known: valid names.
     """
@@ -72,7 +74,7 @@ def check_names(kind: str, names: Iterable[object], known: Iterable[str]) -> Non
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Join words for a sentence.
+    """Join words with commas and "and".
 
     Example:
         >>> from cadis.algorithm import join_words
@@ -84,19 +86,16 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def validate(cls: type[_T], values: Mapping[str, Any]) -> _T:
-    """Create a dataclass from values of the right or a convertible type.
+    """Create an object of a dataclass from values, and convert them to the types of the fields.
 
     Numbers must be finite and integers must fit into 64 bits, so that a TOML file can store them.
 
     Args:
         cls: the dataclass; its annotations may have constraints such as ``Gt(0)``.
-        values: values by field name; strings are converted to the type of the field.
-
-    Returns:
-        An object of the class.
+        values: values by field name, such as strings from the command line.
 
     Raises:
-        CadisError: with one sentence about the first invalid value.
+        CadisError: if a value is invalid; the message is one sentence about the first one.
 
     Example:
         >>> from cadis.algorithm import validate
@@ -112,7 +111,7 @@ def validate(cls: type[_T], values: Mapping[str, Any]) -> _T:
         raise _make_type_error(cls, error) from None
     except ValidationError as error:
         first = error.errors()[0]
-        if first["type"] == "value_error":  # a CadisError of the class about several fields
+        if first["type"] == "value_error":  # the class itself has raised a CadisError
             raise CadisError(str(first["ctx"]["error"])) from None
         name = [part for part in first["loc"] if part in names][-1]
         if first["type"] == "missing":
@@ -128,10 +127,10 @@ def validate(cls: type[_T], values: Mapping[str, Any]) -> _T:
 
 
 def format_value(value: object) -> str:
-    """Format a value for an error message: on one line, and shortened if it is long."""
+    """Format a value for an error message; shorten it if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # Python refuses to format integers of thousands of digits
+    except ValueError:  # Python does not format integers with thousands of digits
         return "an integer of thousands of digits"
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
@@ -152,13 +151,13 @@ def _make_type_error(cls: type, error: Exception) -> CadisError:
 
 
 def _find_nested(cls: type) -> list[type]:
-    """Return the dataclasses among the annotations of a dataclass."""
+    """Return the types of the fields that are dataclasses themselves."""
     hints = get_field_types(cls).values()
     return [hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)]
 
 
 def _iterate_values(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """Yield the single values of a field, recursively, with their names."""
+    """Yield each value in a field with its name; values in dataclasses and lists one by one."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, Mapping):
@@ -177,12 +176,12 @@ def _check_value(name: str, value: object) -> None:
     if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
         raise CadisError(f"{name} {_TOO_LARGE}, not {format_value(value)}.")
     if isinstance(value, str) and value.encode(errors="replace").decode() != value:
-        # Python reads bytes of file names that are not UTF-8 as lone surrogates.
+        # Python represents bytes of a file name that are not UTF-8 as lone surrogates.
         raise CadisError(f"{name} should be valid UTF-8 text, not {format_value(value)}.")
 
 
 def _split_lists(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Split lists from the command line: numbers at colons, as in 3:3:2, names at commas."""
+    """Split strings of the command line into lists: ``3:3:2`` for numbers, ``a,b`` for names."""
     result = dict(values)
     for name, hint in get_field_types(cls).items():
         text = values.get(name)

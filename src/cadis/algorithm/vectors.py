@@ -5,13 +5,13 @@ from torch import Tensor
 
 
 def normalize(vectors: Tensor) -> Tensor:
-    """Scale vectors to the L2 norm 1; zero vectors do not change, (..., d)."""
+    """Scale vectors, (..., d), to the L2 norm 1; zero vectors do not change."""
     norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / torch.where(norms > 0, norms, 1)
 
 
 def compute_cosines(vectors: Tensor) -> Tensor:
-    """Return the cosine similarity of unit vectors, (n, d); exactly 1 on the diagonal, (n, n)."""
+    """Return the cosine similarities, (n, n), of n unit vectors, (n, d); the diagonal is 1."""
     return (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)
 
 

@@ -1,4 +1,4 @@
-"""Read stored runs and analyse them: metrics, statistics, comparisons, similarity over rounds."""
+"""Read stored runs and analyze them: metrics, statistics, comparisons, similarity over rounds."""
 
 from cadis.analysis.comparison import RANKING_METRIC, Comparison, TimeToTarget
 from cadis.analysis.consistency import convert_read_errors

@@ -1,4 +1,4 @@
-"""Decide which groups of runs can be compared: those that solve the same learning problem."""
+"""Decide which groups of runs can be compared, because they solve the same learning problem."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class ComparableSet:
 
 
 def split_comparable(results: Results) -> list[ComparableSet]:
-    """Split groups into sets that can be compared; a single set if all can."""
+    """Split groups into sets; the groups of a set can be compared with each other."""
     if results.kind == "compare" and results.parameters:
         names, keys = list(results.parameters), [group.cell for group in results.groups]
     else:
@@ -64,7 +64,7 @@ def make_labels_unique(groups: Sequence[Group]) -> list[Group]:
             continue
         names = sorted({name for other in same for name in options[other]})
         names = [name for name in names if len({options[other].get(name) for other in same}) > 1]
-        if "partition" in names:  # its name says more than its parameters
+        if "partition" in names:  # the name of a partition says more than its parameters
             parameters = {
                 name
                 for other in same
@@ -78,18 +78,18 @@ def make_labels_unique(groups: Sequence[Group]) -> list[Group]:
 
 
 def get_distinguishing_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that separate groups: all but the seed and those without effect."""
+    """Return the options that separate groups: all except the seed and those without effect."""
     return {key: value for key, value in options.items() if key not in ("seed", *MAY_CHANGE)}
 
 
 def find_baseline(groups: Sequence[Group], name: str = "fedavg") -> int | None:
-    """Return the index of the baseline if it occurs exactly once beside other groups."""
+    """Return the index of the baseline if it occurs exactly once among several groups."""
     names = [group.name for group in groups]
     return names.index(name) if len(names) > 1 and names.count(name) == 1 else None
 
 
 def _select_groups(results: Results, groups: Sequence[Group]) -> Results:
-    """Return results that consist of some of the groups only."""
+    """Return results with only some of the groups."""
     selected = make_labels_unique([replace(g, label=g.short_label or g.label) for g in groups])
     num_runs = sum(len(group.runs) for group in selected)
     num_seeds = max(len(group.runs) for group in results.groups)
@@ -142,7 +142,7 @@ def fingerprint_data(run_data: RunData) -> dict[str, str | None]:
 def _fingerprint_samples(run_data: RunData) -> str | None:
     """Return the number of samples and a checksum of their distribution over clients.
 
-    None if the server does not know the numbers of all clients.
+    Return None if the server does not know the numbers of samples of all clients.
     """
     clients = run_data.federation["clients"]
     if any(client["samples"] is None for client in clients):
@@ -160,7 +160,7 @@ def _compute_checksum(content: object) -> str:
 
 
 def _flatten_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options and the entries of their tables in one level, as text."""
+    """Return options as text, with the entries of nested tables on the same level."""
     flat: dict[str, str] = {}
     for key, value in options.items():
         entries = value.items() if isinstance(value, Mapping) else [(key, value)]

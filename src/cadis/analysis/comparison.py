@@ -11,12 +11,12 @@ from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 from cadis.store import format_metric_name
 
 RANKING_METRIC = METRICS["ten_rounds"]
-"""The metric that ranks groups. The best of many rounds would favour runs that fluctuate."""
+"""The metric that ranks groups. The best of many rounds would favor runs that fluctuate."""
 
 SIGNIFICANT = 0.05
 """Significance level of all tests."""
-_DIGITS = 9  # means that agree to this many digits differ by rounding errors only
-_ROUND_NUMBERS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
+_DIGITS = 9  # means that are equal in these digits differ only in rounding errors
+_TARGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,12 @@ class TimeToTarget:
     """Rounds, or simulated seconds, that a group needs to reach a target.
 
     Attributes:
-        rounds: mean and deviation over the runs that reach the target; None if no run does.
-        num_reached: number of runs that reach it.
+        rounds: mean and standard deviation over the runs that reach the target; None if no run
+            does.
+        num_reached: number of runs that reach the target.
         num_runs: number of runs of the group.
-        speed_up: rounds of the baseline divided by rounds of the group, over the seeds in which
-            both reach the target; None without such seeds, and for the baseline itself.
+        speed_up: rounds of the baseline divided by rounds of the group, over the seeds with which
+            both reach the target; None if there are no such seeds, and for the baseline itself.
     """
 
     rounds: Spread | None
@@ -39,7 +40,7 @@ class TimeToTarget:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Groups of runs, compared with each other seed by seed.
+    """Comparison of groups of runs; runs with the same seed form pairs.
 
     Example:
         >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
@@ -62,24 +63,24 @@ class Comparison:
 
     @property
     def all_comparable(self) -> bool:
-        """Return whether all groups solve the same problem, so that one can be better."""
+        """Return whether all groups solve the same problem, so that they can be ranked."""
         return len(self.comparable_sets) == 1
 
     @property
     def has_several_comparisons(self) -> bool:
-        """Return whether there are several sets, at least one of them with several groups."""
+        """Return whether there are several sets, and at least one has several groups."""
         sizes = [len(comparable.results.groups) for comparable in self.comparable_sets]
         return not self.all_comparable and max(sizes) > 1
 
     @property
     def baseline(self) -> Group | None:
-        """The group that the others are compared with; None unless all are comparable."""
+        """The group that the others are compared with; None if not all are comparable."""
         index = self.results.baseline
         return None if index is None or not self.all_comparable else self.groups[index]
 
     @property
     def metric(self) -> str:
-        """Name of the main metric for people, such as "AUC"."""
+        """Name of the main metric for readers, such as "AUC"."""
         return format_metric_name(self.results.metric)
 
     @property
@@ -100,14 +101,14 @@ class Comparison:
         This needs comparable groups with equal numbers of rounds, at least two common seeds and
         more than one round.
         """
-        rounds = [number for group in self.groups for number in group.rounds]
-        is_enough = len(self.seeds) > 1 and min(rounds) > 1
+        min_rounds = min(rounds for group in self.groups for rounds in group.rounds)
+        is_enough = len(self.seeds) > 1 and min_rounds > 1
         return self.all_comparable and self.results.has_equal_rounds and is_enough
 
     def sort_groups(self) -> list[Group]:
-        """Return groups in the order of tables: best first, references and untested groups last.
+        """Return groups in the order of tables: best first, then references, untested groups last.
 
-        Groups with equal means keep their order, and so do all groups if not all are comparable.
+        Groups with equal means keep their order. If not all groups are comparable, all keep it.
         """
         if not self.all_comparable:
             return self.groups
@@ -123,7 +124,7 @@ class Comparison:
         return tuple(map(make_task_metric, names))
 
     def compute_spread(self, group: Group, metric: Metric) -> Spread | None:
-        """Return mean and deviation of a metric over the seeds; None if it was not measured."""
+        """Return mean and deviation of a metric over the seeds; None if it was not computed."""
         values = [metric.compute(scores) for scores in group.scores]
         return Spread.from_values([value for value in values if value is not None])
 
@@ -144,14 +145,14 @@ class Comparison:
         return [o for o, p_value in zip(others, p_values, strict=True) if p_value >= SIGNIFICANT]
 
     def compute_ratio(self, group: Group, metric: Metric) -> float | None:
-        """Return the mean of a group divided by that of the baseline, over their common seeds."""
+        """Return the mean of a group divided by the baseline's mean, over their common seeds."""
         pairs = _pair_by_seed(group, self.baseline, metric.compute)
         total = sum(b for _, b in pairs)
         return sum(a for a, _ in pairs) / total if total else None
 
     @cached_property
     def targets(self) -> tuple[float, ...]:
-        """Requested targets, or round numbers that the baseline and the best group reach."""
+        """Targets that the user chose, or values such as 0.9 that baseline and best group reach."""
         if self.results.targets:
             return self.results.targets
         best = max((_find_target(g) for g in self.groups if not g.is_reference), default=0)
@@ -181,7 +182,7 @@ class Comparison:
         return TimeToTarget(Spread.from_values(values), len(values), len(group.scores), speed_up)
 
     def correct_p_values(self, metric: Metric) -> dict[str, float]:
-        """Return the Holm-corrected p-value against the baseline of each group, by label."""
+        """Return the Holm-corrected p-value of each group against the baseline, by label."""
         p_values = {
             group.label: test.p_value
             for group in self.groups
@@ -191,7 +192,7 @@ class Comparison:
         return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
     def rank_groups(self) -> list[tuple[Group, Spread]]:
-        """Return groups with their spread of the main metric, best first, without references."""
+        """Return groups with the spread of their main metric, best first, without references."""
         ranking = [
             (group, spread)
             for group in self.groups
@@ -213,6 +214,6 @@ def _pair_by_seed(
 
 
 def _find_target(group: Group) -> float:
-    """Return the highest round number that all runs of a group reach; 0 without any."""
+    """Return the highest of ``_TARGETS`` that all runs of a group reach; 0 if there is none."""
     best = min((scores.best or 0 for scores in group.scores), default=0)
-    return max((target for target in _ROUND_NUMBERS if target <= best), default=0)
+    return max((target for target in _TARGETS if target <= best), default=0)

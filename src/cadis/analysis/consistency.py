@@ -19,13 +19,13 @@ from cadis.types import ClientId
 _DAMAGE = (
     OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError
 )  # fmt: skip
-"""Exceptions that damaged files can cause, including too deep nesting."""
+"""Exceptions that damaged files can cause; RuntimeError is for JSON that is nested too deeply."""
 _MAX_COUNT = 2**53  # larger integers are not exact in JavaScript
 
 
 @contextmanager
 def convert_read_errors(path: Path) -> Iterator[None]:
-    """Convert any error while a file or folder is read into one sentence that names it."""
+    """Convert any error while a file or folder is read to a CadisError that names it."""
     try:
         yield
     except _DAMAGE as error:
@@ -44,7 +44,7 @@ def _format_reason(error: Exception) -> str:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise an error if rounds or seed are not integers; tables of parts may hold anything."""
+    """Raise an error if rounds or seed are not integers; other options are not checked."""
     for name in ("rounds", "seed"):
         value = options.get(name, 0)
         if not isinstance(value, int) or isinstance(value, bool):
@@ -52,7 +52,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def check_federation(federation: Mapping[str, Any]) -> None:
-    """Raise an error if client ids repeat, or if sample counts do not fit the classes."""
+    """Raise an error if client ids repeat, or if sample counts do not match the classes."""
     clients, num_classes = federation["clients"], len(federation["classes"])
     if len({client["id"] for client in clients}) < len(clients):
         raise CadisError("two clients have the same id")
@@ -62,22 +62,23 @@ def check_federation(federation: Mapping[str, Any]) -> None:
             if not has_all or not all(0 <= count <= _MAX_COUNT for count in counts or ()):
                 raise CadisError(f"client {client['id']} does not have a count for each class")
         if abs(client["cluster"] or 0) > _MAX_COUNT:
-            raise CadisError(f"client {client['id']} is in cluster {client['cluster']}")
+            cluster = client["cluster"]
+            raise CadisError(f"client {client['id']} is in cluster {cluster}, which is too large")
 
 
 def check_summary(summary: Mapping[str, Any], federation: Mapping[str, Any]) -> None:
-    """Raise an error if a summary has other classes, or values that are not finite."""
+    """Raise an error if a summary has a wrong number of classes, or NaN or infinite values."""
     size, confusion = len(federation["classes"]), summary["confusion"]
     if confusion is not None and [len(row) for row in confusion] != [size] * size:
         raise CadisError("confusion does not have a row and a column for each class")
     for name in ("rare_accuracy", "round_agreement"):
         value = summary.get(name)
         if value is not None and not isfinite(value):
-            raise CadisError(f"{name} is {value}, which is not a number")
+            raise CadisError(f"{name} is NaN or infinite")
 
 
 def check_agreement(summary: Mapping[str, Any], history: Sequence[RoundRecord]) -> None:
-    """Raise an error if the accuracies of the summary are not those of the history."""
+    """Raise an error if the accuracies in the summary differ from the history."""
     best = find_best_round(history, summary.get("headline", "accuracy"))
     expected = {"accuracy": find_last_tested(history).accuracy, "best_accuracy": best.accuracy}
     for name, value in expected.items():
@@ -90,7 +91,7 @@ def check_history(
 ) -> None:
     """Raise an error if records contradict the federation or themselves.
 
-    The reports of methods that are not registered are not checked: they may hold anything.
+    The reports of user-defined methods are not checked, since they may contain anything.
     """
     clients = [client["id"] for client in federation["clients"]]
     method = METHODS.get(method_name)
@@ -113,7 +114,7 @@ def _find_client_errors(record: RoundRecord, known: set[ClientId] | None) -> Ite
         yield "a client took part twice"
     if known is not None and not participants <= known:
         unknown = min(map(str, participants - known))
-        yield f"client {unknown} took part, which is not in federation.json"
+        yield f"client {unknown} took part but is not in federation.json"
 
 
 def _find_length_errors(record: RoundRecord, num_clients: int, num_classes: int) -> Iterator[str]:
@@ -132,4 +133,4 @@ def _find_length_errors(record: RoundRecord, num_clients: int, num_classes: int)
     if len(set(names)) < len(names):
         yield "two models have the same name"
     for unknown in sorted(set(record.client_models) - set(names)):
-        yield f"a client trained model {unknown}, which is not one of the models"
+        yield f"a client trained the model {unknown}, which is not one of the models"

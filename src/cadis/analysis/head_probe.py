@@ -1,4 +1,4 @@
-"""Record how training changes the classifier layer, which reveals the classes trained on."""
+"""Record how training changes the classifier layer, which reveals the classes of the data."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from cadis.algorithm.methods.cadis import instance_similarity
 
 @dataclass(frozen=True, repr=False)
 class ProbedModel:
-    """A model that was trained on some of the classes only.
+    """A model that was trained only on some of the classes.
 
     Attributes:
         title: name of the model in tables and figures.
         trained: indices of the classes it was trained on.
-        samples: number of training samples, over all classes.
-        update: classifier layer after training minus before, (classes, features). The bias, if
-            there is one, is a further column.
+        samples: number of training samples of all classes together.
+        update: classifier layer after training minus the layer before, (classes, features). The
+            bias, if there is one, is a further column.
     """
 
     title: str
@@ -30,18 +30,18 @@ class ProbedModel:
 
     @property
     def row_sums(self) -> Tensor:
-        """Sum of the update over the features, one number per class, (classes,)."""
+        """Sum of the update over the features, (classes,)."""
         return self.update.sum(dim=1)
 
     @property
     def grown_classes(self) -> tuple[int, ...]:
-        """Indices of the classes with a positive row sum: those that the update reveals."""
+        """Indices of the classes with a positive row sum, which the update reveals."""
         return tuple((self.row_sums > 0).nonzero()[:, 0].tolist())
 
 
 @dataclass(frozen=True, repr=False)
 class HeadProbe:
-    """Data of the figure of the paper that shows updates of the classifier layer.
+    """Data of the paper's figure that shows updates of the classifier layer.
 
     Attributes:
         dataset: name of the dataset, as users type it.
@@ -49,8 +49,9 @@ class HeadProbe:
         training: training settings in a few words.
         classes: names of the classes.
         has_bias: whether the last column of the updates is the bias.
-        samples: a model trained on one class, and one trained on two.
-        clients: two clients with the same classes but different samples, and one with others.
+        examples: a model trained on one class, and a model trained on two classes.
+        clients: the models of two clients with the same classes but different samples, and of a
+            client with other classes.
     """
 
     dataset: str
@@ -58,7 +59,7 @@ class HeadProbe:
     training: str
     classes: tuple[str, ...]
     has_bias: bool
-    samples: tuple[ProbedModel, ...]
+    examples: tuple[ProbedModel, ...]
     clients: tuple[ProbedModel, ...]
 
     __repr__ = short_repr
@@ -66,9 +67,9 @@ class HeadProbe:
     @property
     def models(self) -> tuple[ProbedModel, ...]:
         """Example models, followed by the models of the clients."""
-        return self.samples + self.clients
+        return self.examples + self.clients
 
     @property
     def cosines(self) -> Tensor:
-        """Pairwise similarity of the clients as CADIS computes it (Eq. 11), (3, 3)."""
+        """Similarity of each pair of clients (Eq. 11 of the paper), (3, 3)."""
         return instance_similarity(torch.stack([model.update.flatten() for model in self.clients]))

@@ -11,32 +11,32 @@ from cadis.analysis.run_data import RunData
 from cadis.store import compute_client_spread, format_metric_name, get_metric
 
 LAST_ROUNDS = 10
-"""Rounds in the paper's 10-round average."""
-_NUM_TIMES = 240  # points on the time axis: the clocks of different seeds never agree
-_MAX_TIME_RATIO = 5  # if runs end further apart, the time axis is logarithmic
+"""Number of rounds over which the paper averages metrics."""
+_NUM_TIMES = 240  # common points in time, since rounds end at different times for each seed
+_MAX_TIME_RATIO = 5  # if a run takes longer than another by this factor, time is logarithmic
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Metrics of one run; None for those that were not measured.
+    """Metrics of one run; None for metrics that were not computed.
 
     Attributes:
-        seed: seed of the run, by which it is paired with runs of other methods.
+        seed: seed of the run; runs of different methods with the same seed form a pair.
         tested: main metric after each tested round, as pairs of round and value.
-        best: best of these values.
-        last: last of these values.
-        ten_rounds: mean over those of the last ten rounds that were tested.
-        amplitude: best minus worst of these.
+        best: highest value of the main metric.
+        last: value of the main metric after the last tested round.
+        ten_rounds: mean of the main metric over the last ten rounds, as far as they were tested.
+        amplitude: highest minus lowest value of the main metric in these ten rounds.
         accuracy: last top-1 accuracy.
-        rare: last accuracy on the classes of the smallest clusters.
-        client_mean: accuracy of the last model on the own data of each tested client, mean over
-            clients. :attr:`RunData.own_data` says which data these are.
-        client_deviation: standard deviation of that accuracy over clients.
-        client_worst: lowest accuracy of any client.
-        agreement: adjusted Rand index of estimated and true clusters, mean over rounds.
+        rare: last accuracy on the classes that only the smallest clusters have.
+        client_mean: mean over clients of the last accuracy of a client on its own data.
+            :attr:`RunData.own_data` says whether these are test or training data.
+        client_deviation: standard deviation of this accuracy over clients.
+        client_worst: lowest such accuracy of any client.
+        agreement: adjusted Rand index of estimated and true clusters, averaged over rounds.
         server_seconds: seconds per round that the method takes on the server.
-        samples_per_second: samples per second that a client trains on.
-        task_metrics: further metrics of the task in the last round that has any, by name.
+        samples_per_second: number of samples that a client trains on per second.
+        task_metrics: further metrics of the task by name, from the last round that has any.
         clocks: simulated time at the end of each round; empty if clients have no speeds.
     """
 
@@ -61,9 +61,9 @@ class Scores:
     def from_run(cls, run_data: RunData, metric: str = "accuracy") -> "Scores":
         """Compute the metrics of a run; ``metric`` is the name of the main metric."""
         by_round = ((record.round, get_metric(record, metric)) for record in run_data.history)
-        tested = tuple((number, value) for number, value in by_round if value is not None)
+        tested = tuple((index, value) for index, value in by_round if value is not None)
         values = [value for _, value in tested]
-        tail = [value for number, value in tested if number > tested[-1][0] - LAST_ROUNDS]
+        tail = [value for index, value in tested if index > tested[-1][0] - LAST_ROUNDS]
         clients = compute_client_spread(run_data.last_client_accuracy.values())
         further = next((r.measures for r in reversed(run_data.history) if r.measures), {})
         return cls(
@@ -87,22 +87,22 @@ class Scores:
 
     def count_rounds_to(self, target: float) -> int | None:
         """Return the first round that reaches the target; None if no round does."""
-        return next((number for number, value in self.tested if value >= target), None)
+        return next((index for index, value in self.tested if value >= target), None)
 
     def measure_time_to(self, target: float) -> float | None:
-        """Return the simulated time at the end of that round; None also without a clock."""
-        number = self.count_rounds_to(target)
-        return self.clocks[number - 1] if number is not None and self.clocks else None
+        """Return the simulated time until a round reaches the target; None if unknown."""
+        rounds = self.count_rounds_to(target)
+        return self.clocks[rounds - 1] if rounds is not None and self.clocks else None
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that describes a run; a column of the tables.
+    """A metric of a run, which is a column of the tables.
 
     Attributes:
         key: name in CSV files.
         title: name in tables.
-        compute: function that returns the value for a run, or None if it was not measured.
+        compute: function that returns the value for a run, or None if it was not computed.
         higher_is_better: None if neither high nor low values are better.
     """
 
@@ -133,7 +133,7 @@ METRICS = {
 _HIGHER_IS_BETTER = {"auc": True, "balanced_accuracy": True, "f1": True, "log_loss": False}
 
 ACCURACY = Metric("accuracy", "accuracy", lambda s: s.accuracy)
-"""Last top-1 accuracy. It is a column of its own only if the main metric is another one."""
+"""Last top-1 accuracy. Tables show it as a further column if it is not the main metric."""
 
 
 def add_article(name: str) -> str:
@@ -142,7 +142,7 @@ def add_article(name: str) -> str:
 
 
 def make_task_metric(name: str) -> Metric:
-    """Return a metric of the task; of unknown metrics, neither high nor low values are better."""
+    """Return a metric of the task; for unknown metrics, no value counts as better."""
     title = format_metric_name(name)
     return Metric(
         name, title, lambda scores: scores.task_metrics.get(name), _HIGHER_IS_BETTER.get(name)
@@ -150,13 +150,13 @@ def make_task_metric(name: str) -> Metric:
 
 
 def _compute_speed(run_data: RunData) -> float | None:
-    """Return training samples, counted once per epoch, per second of one worker."""
+    """Return the training samples per second of one worker; each epoch counts."""
     counts = {client["id"]: client["samples"] for client in run_data.federation["clients"]}
     epochs = run_data.options.get("epochs")
     if None in counts.values() or not isinstance(epochs, int | float):
         return None
     sizes = {client: sum(samples) for client, samples in counts.items()}
-    pooled = sum(sizes.values())  # the size of the one participant of a method that pools data
+    pooled = sum(sizes.values())  # size of the only participant of a method that pools data
     num_samples = sum(
         sizes.get(client, pooled) for record in run_data.history for client in record.participants
     )
@@ -165,7 +165,7 @@ def _compute_speed(run_data: RunData) -> float | None:
 
 
 def make_time_axis(runs: Sequence[RunData]) -> tuple[NDArray[np.float64], bool]:
-    """Return times from the end of the first round to the end of the last one.
+    """Return times from the end of the first round to the end of the last round.
 
     Returns:
         The times, (times,), and whether they are spaced logarithmically.
@@ -180,7 +180,7 @@ def make_time_axis(runs: Sequence[RunData]) -> tuple[NDArray[np.float64], bool]:
 def resample_at_times(
     values: NDArray[np.float64], clocks: Sequence[float], times: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the value of the last tested round that has ended at each time.
+    """Return, for each time, the value of the last tested round that has ended by then.
 
     Args:
         values: one value per round, NaN for rounds without a test, (rounds,).

@@ -22,9 +22,9 @@ class PartitionSummary:
         title: dataset and partition, as users type them.
         classes: names of the classes.
         client_ids: ids of the clients.
-        counts: samples by client and class, (clients, classes).
-        true_clusters: true cluster of each client, (clients,); None without clusters.
-        available: number of samples in the training set, assigned to clients or not.
+        counts: number of samples of each client and class, (clients, classes).
+        true_clusters: true cluster of each client, (clients,); None if there are no clusters.
+        available: number of samples in the training set, whether assigned to a client or not.
         tested: number of samples in the test set.
         held_out: number of samples that clients hold out for testing.
         own_tests: number of test samples of each client; empty if clients have none.
@@ -65,7 +65,7 @@ class PartitionSummary:
 
     @property
     def label_skew(self) -> float:
-        """Distance of the clients' label distributions from that of all clients together.
+        """Distance between the label distributions of the clients and of all data.
 
         This is the mean total variation distance over the clients: 0 if all clients have the same
         distribution of labels (IID), and close to 1 if no two clients share a class.
@@ -76,7 +76,7 @@ class PartitionSummary:
 
     @property
     def size_skew(self) -> float:
-        """Standard deviation of the clients' sizes divided by their mean."""
+        """Standard deviation of the clients' numbers of samples, divided by their mean."""
         sizes = self.sizes.double()
         return float(sizes.std(correction=0) / sizes.mean())
 

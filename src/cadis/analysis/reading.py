@@ -17,11 +17,11 @@ from cadis.analysis.run_data import RunData
 from cadis.errors import CadisError
 from cadis.store import RunFolder, Study, StudyFolder, format_cell_label
 
-_MAX_DEPTH = 3  # levels of folders that are searched
+_MAX_DEPTH = 3  # number of levels of folders to search
 
 
 def is_result_folder(path: Path) -> bool:
-    """Return whether a folder is that of a run or a study."""
+    """Return whether a folder has a run or a study."""
     return StudyFolder(path).has_study() or RunFolder(path).has_run()
 
 
@@ -44,12 +44,12 @@ def _search(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
-    """Read all runs and studies inside a folder; damaged ones are skipped.
+    """Read all runs and studies inside a folder; skip damaged ones.
 
     Args:
         folder: folder to search.
-        say: function that shows a sentence to the user: how many runs and studies were read, and
-            which were skipped.
+        say: function that shows a sentence to the user. The sentences say how many runs and
+            studies were read, and which were skipped.
 
     Returns:
         All runs and studies that can be read.
@@ -68,7 +68,7 @@ def read_folder(folder: Path, say: Callable[[str], None]) -> Results:
         raise CadisError(f"No run in the folder {folder} can be read.")
     num_studies = sum(StudyFolder(path).has_study() for path in readable)
     counts = {"comparisons or sweeps": num_studies, "runs": len(readable) - num_studies}
-    text = " and ".join(f"{number} {noun}" for noun, number in counts.items() if number)
+    text = " and ".join(f"{count} {noun}" for noun, count in counts.items() if count)
     say(f"Found in {folder}: {text}.")
     return read_results(readable, read, say)
 
@@ -78,16 +78,16 @@ def read_results(
     read: Callable[[RunFolder], RunData] = RunData.read,
     say: Callable[[str], None] | None = None,
 ) -> Results:
-    """Read runs and studies; runs of a study that have no finished round are skipped.
+    """Read runs and studies; skip the runs of a study that have no finished round.
 
     Args:
         paths: folders of runs and studies.
         read: function that reads one run.
-        say: function that shows a sentence to the user about each skipped copy of a run; without
-            it, copies are an error.
+        say: function that shows a sentence to the user about each skipped copy of a run; if it is
+            None, a copy raises an error.
 
     Returns:
-        Runs in groups that differ by the seed only.
+        The runs in groups; the runs of a group differ only in the seed.
 
     Example:
         >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
@@ -95,7 +95,7 @@ def read_results(
         ['FedAvg', 'CADIS']
     """
     by_key: dict[str, Group] = {}
-    planned: list[int] = []  # rounds of each run
+    planned: list[int] = []  # number of rounds of each run
     studies: list[Study] = []
     for path in paths:
         with convert_read_errors(path):
@@ -140,13 +140,13 @@ def _make_study_results(study: Study, groups: list[Group]) -> Results:
 
 
 def _merge_groups(group: Group, other: Group) -> Group:
-    """Return a group with the runs of both; a run that is in both occurs once."""
+    """Return a group with the runs of both groups, each run once."""
     runs = {run_data.path.resolve(): run_data for run_data in [*group.runs, *other.runs]}
     return replace(group, runs=sorted(runs.values(), key=lambda run_data: run_data.seed))
 
 
 def _drop_copies(group: Group, say: Callable[[str], None] | None) -> Group:
-    """Return a group with one run per seed: copies of a run are not further evidence."""
+    """Return a group with one run per seed, since copies of a run are no further evidence."""
     by_seed: dict[int, RunData] = {}
     for run_data in group.runs:
         first = by_seed.setdefault(run_data.seed, run_data)
@@ -171,7 +171,7 @@ def _read_study_runs(
 ) -> Iterator[tuple[str, Group]]:
     """Yield the runs that have a finished round, each as a group with its key.
 
-    In a grid, the label names the parameter values, and the short label does not.
+    In a grid, the label contains the values of the parameters; the short label does not.
     """
     for variant in study.variants:
         label = short_label = variant.label
@@ -179,14 +179,14 @@ def _read_study_runs(
             suffix = f" ({format_cell_label(study.parameters, variant.cell)})"
             short_label = label.removesuffix(suffix)
         for seed in study.seeds:
-            run = folder.run_folder(variant, seed)
+            run = folder.get_run_folder(variant, seed)
             if run.has_rounds():
-                name, runs = study.base_name(variant), [read(run)]
+                name, runs = study.get_base_name(variant), [read(run)]
                 group = Group(name, label, runs, variant.cell, short_label=short_label)
                 yield f"{folder.path} {variant.name}", group
 
 
 def _make_group_key(run_data: RunData) -> str:
-    """Return a key that runs share if they differ by the seed only."""
+    """Return a key that is the same for runs that differ only in the seed."""
     options = get_distinguishing_options(run_data.options) | fingerprint_data(run_data)
     return repr(sorted((name, repr(value)) for name, value in options.items()))

@@ -1,4 +1,4 @@
-"""Runs that are shown together, grouped by everything but the seed."""
+"""Runs that are shown together; the runs of a group differ only in the seed."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,20 +7,20 @@ from cadis.analysis.metrics import Scores
 from cadis.analysis.run_data import RunData
 from cadis.store import PaperReport
 
-_MAX_NAMES = 10  # of more classes, only the number is written
+_MAX_NAMES = 10  # if there are more classes, only their number is written
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ by their seed only.
+    """Runs that differ only in the seed.
 
     Attributes:
-            name: name as users type it: a method, an ablation, or the values of a sweep.
+        name: name as users type it: a method, an ablation, or the values of a sweep.
         label: name in tables and figures.
         runs: runs by seed, at least one.
         cell: values of the parameters that a sweep or grid varies.
         metric: name of the main metric.
-        short_label: label among comparable groups; empty if it is the same.
+        short_label: label in a table of comparable groups only; empty if it is the same.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Group:
 
     @property
     def is_reference(self) -> bool:
-        """Return whether the group trains on pooled data, as a reference that is not ranked."""
+        """Return whether the method trains on pooled data; such a reference is not ranked."""
         return self.runs[0].pools_clients
 
     @cached_property
     def scores(self) -> list[Scores]:
-        """Scores of the finished runs; of all runs if none is finished."""
+        """Scores of the finished runs, or of all runs if none is finished."""
         return [Scores.from_run(run_data, self.metric) for run_data in self._runs_to_score]
 
     @property
@@ -59,10 +59,11 @@ class Results:
         groups: groups of runs.
         command: command that repeats the runs.
         baseline: index of the group that the others are compared with, if any.
-        targets: accuracies to count rounds to; empty to choose some from the data.
+        targets: accuracies for which tables show the first round that reaches them; if empty, some
+            are chosen from the data.
         parameters: names of the parameters that a sweep or grid varies.
-        planned: number of runs that are planned.
-        planned_rounds: number of rounds of all planned runs.
+        planned: number of planned runs.
+        planned_rounds: total number of rounds of the planned runs.
         paper: results of the paper for the same experiment, if there are any.
     """
 
@@ -122,10 +123,10 @@ class Results:
         return replace(self, groups=[replace(group, metric=metric) for group in self.groups])
 
     def get_paper_accuracy(self, group: Group) -> float | None:
-        """Return the best accuracy that the paper reports for a method; None if it has none.
+        """Return the best accuracy that the paper reports for a method; None if it reports none.
 
-        The method that the paper calls CADIS is ``cadis-paper`` here. If it is not among the
-        groups, the number stands beside ``cadis``.
+        The method that the paper calls CADIS is ``cadis-paper`` here. If this is not among the
+        groups, the paper's accuracy is returned for ``cadis``.
         """
         if self.paper is None or self.metric != "accuracy":
             return None
@@ -137,7 +138,7 @@ class Results:
 
     @property
     def own_data(self) -> str:
-        """Name of the data that each client is tested on; unspecific if runs differ."""
+        """Name of the data that each client is tested on; "own data" if runs differ."""
         names = {run_data.own_data for run_data in self.runs if run_data.client_accuracy}
         return names.pop() if len(names) == 1 else "own data"
 

@@ -40,9 +40,10 @@ from cadis.store import (
 from cadis.types import ClientId
 
 OWN_TEST_DATA = "own test data"
+"""Name of clients' held-out data in tables, figures and the report page."""
 OWN_TRAINING_DATA = "own training data"
-"""Names of the data that clients are tested on, in tables, figures and the page."""
-_MAX_MATRICES = 100  # rounds in the convergence curve: each costs as much as a round on the server
+"""Name of the data on which clients are tested if no data are held out."""
+_MAX_MATRICES = 100  # points of the convergence curve; each takes as long as a round on the server
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class RunData:
         options: content of ``config.toml``.
         history: one record per round.
         federation: content of ``federation.json``: classes, clients and their samples.
-        summary: content of ``summary.json``, or the same computed from the history.
-        is_finished: whether all rounds are done.
+        summary: content of ``summary.json``; computed from the history if the run is unfinished.
+        is_finished: whether all rounds are finished.
     """
 
     path: Path
@@ -160,7 +161,7 @@ class RunData:
 
     @cached_property
     def sampled_clients(self) -> frozenset[ClientId]:
-        """Clients in figures of pairs: all with known similarities, or a sample of very many."""
+        """Clients in figures about pairs: all with known similarities, or a sample if many."""
         return frozenset(sample_clients(self.clients_with_similarity, self.true_clusters))
 
     @property
@@ -176,12 +177,12 @@ class RunData:
     @cached_property
     def has_similarity(self) -> bool:
         """Return whether the method reported similarities of clients."""
-        by_pairs = any(get_similarity(record) is not None for record in self.history)
-        return by_pairs or has_profiles(self.history)
+        has_pairs = any(get_similarity(record) is not None for record in self.history)
+        return has_pairs or has_profiles(self.history)
 
     @property
     def gamma(self) -> float | None:
-        """Largest deviation allowed for transitive estimates; None without such estimates."""
+        """Largest deviation allowed for transitive estimates; None if there are no estimates."""
         return get_gamma(self.history[-1])
 
     @cached_property
@@ -212,7 +213,7 @@ class RunData:
 
     @cached_property
     def convergence(self) -> Convergence | None:
-        """Error of the similarity matrix over rounds; None if it never had an error."""
+        """Error of the similarity matrix over rounds; None if it is unknown or always 0."""
         if not self.has_similarity or has_profiles(self.history) or len(self.history) < 2:
             return None
         rounds = set(select_rounds(len(self.history), _MAX_MATRICES))
@@ -223,30 +224,33 @@ class RunData:
     def client_accuracy(self) -> dict[int, dict[ClientId, float]]:
         """Accuracy of each tested client on its own data, by round.
 
-        Rounds without such a test are missing. If there are many clients, only a sample is
-        tested. :attr:`own_data` says which data these are.
+        Rounds without such a test are missing. If there are many clients, only a sample of them is
+        tested. :attr:`own_data` says whether these are test or training data.
         """
         by_round = {}
         for record in self.history:
             if record.client_accuracy is not None:
                 pairs = zip(self.true_clusters, record.client_accuracy, strict=True)
                 by_round[record.round] = {client: v for client, v in pairs if v is not None}
-        return {number: tested for number, tested in by_round.items() if tested}
+        return {index: tested for index, tested in by_round.items() if tested}
 
     @property
     def last_client_accuracy(self) -> dict[ClientId, float]:
-        """Accuracy of each client in the last test on their own data; empty without such a test."""
+        """Accuracy of each client in the last test on its own data; empty if there was no test."""
         return next(reversed(self.client_accuracy.values()), {})
 
     @property
     def test_sample_text(self) -> str:
-        """Text such as "100 of 400 clients" for the last such test; empty if all were tested."""
+        """Text such as "100 of 400 clients", for the last test on clients' own data.
+
+        It is empty if all clients were tested, or none.
+        """
         tested = len(self.last_client_accuracy)
         return format_sample_size(tested, len(self.true_clusters)) if tested else ""
 
     @cached_property
     def test_sizes(self) -> list[int]:
-        """Number of held-out samples of each client that has any; empty if none has."""
+        """Number of held-out samples of each client that has any."""
         counts = (client.get("test_samples") for client in self.federation["clients"])
         return [sum(by_class) for by_class in counts if by_class and any(by_class)]
 

@@ -55,8 +55,8 @@ def replay_matrices(
     Args:
         history: records of all rounds.
         rounds: rounds to yield the matrix of; all by default.
-        gamma: largest deviation allowed for transitive estimates; None for no estimates. Clients
-            that are compared by profiles never need estimates.
+        gamma: largest deviation allowed for transitive estimates; None for no estimates.
+            Similarities of class profiles never need estimates.
         clients: clients in the matrix; all by default. The other clients still contribute to
             estimates, so the estimates do not depend on this choice.
     """
@@ -65,7 +65,7 @@ def replay_matrices(
         for record in history:
             profiles.add(record)
             if rounds is None or record.round in rounds:
-                yield profiles.matrix(clients)
+                yield profiles.compute_matrix(clients)
         return
     matrix, helpers, read_similarity = SimilarityMatrix(), None, choose_similarity_reader(history)
     if clients is not None and not clients >= set(list_compared_clients(history)):
@@ -73,8 +73,8 @@ def replay_matrices(
     for record in history:
         participants, similarity = record.participants, read_similarity(record)
         if similarity is not None:
-            rows = [n for n, c in enumerate(participants) if clients is None or c in clients]
-            matrix = matrix.observe([participants[n] for n in rows], similarity[rows][:, rows])
+            rows = [i for i, c in enumerate(participants) if clients is None or c in clients]
+            matrix = matrix.observe([participants[i] for i in rows], similarity[rows][:, rows])
         if helpers is not None:
             helpers.add(record)
         if rounds is None or record.round in rounds:
@@ -92,12 +92,13 @@ def replay_frames(
 ) -> Iterator[ClusterFrame]:
     """Yield similarities and clusters after some rounds.
 
-    The arguments are those of :func:`replay_matrices`. Rounds without similarities are skipped.
+    The arguments are the same as for :func:`replay_matrices`. Rounds without similarities are
+    skipped.
     """
     read_similarity = choose_similarity_reader(history)
     records = [r for r in history if r.round in rounds and read_similarity(r) is not None]
-    numbers = {record.round for record in records}
-    matrices = replay_matrices(history, numbers, gamma, clients)
+    used_rounds = {record.round for record in records}
+    matrices = replay_matrices(history, used_rounds, gamma, clients)
     for record, matrix in zip(records, matrices, strict=True):
         q = compute_q_matrix(matrix.mean, matrix.known)
         past = [r for r in history if r.round <= record.round]
@@ -107,7 +108,7 @@ def replay_frames(
 def compute_matrix_error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> float:
     """Return the mean squared error over the pairs observed in the final matrix.
 
-    Pairs that the first matrix does not know count as similarity 0.
+    Pairs that are unknown in ``matrix`` count as similarity 0.
     """
     rows = final.find_rows(matrix.client_ids)
     values = torch.eye(len(final.client_ids))
@@ -118,7 +119,7 @@ def compute_matrix_error(matrix: SimilarityMatrix, final: SimilarityMatrix) -> f
 
 @dataclass(frozen=True)
 class Convergence:
-    """Error of the similarity matrix over rounds, against the mean of all observations.
+    """Error of the similarity matrix in each round, relative to the mean of all observations.
 
     Attributes:
         rounds: rounds at which the error is computed.
@@ -138,7 +139,7 @@ def compute_convergence(
     rounds: Set[int],
     clients: Set[ClientId] | None = None,
 ) -> Convergence:
-    """Compute the data of the paper's figure of transitive learning from one run.
+    """Compute the data of the paper's figure about transitive learning, for one run.
 
     Args:
         history: records of all rounds.
@@ -147,13 +148,13 @@ def compute_convergence(
         clients: clients whose pairs count; all by default.
     """
     (final,) = replay_matrices(history, {history[-1].round}, None, clients)
-    numbers = [record.round for record in history if record.round in rounds]
+    used_rounds = [record.round for record in history if record.round in rounds]
     transitive, standard = [], []
     for matrix in replay_matrices(history, rounds, gamma, clients):
         standard.append(compute_matrix_error(matrix.estimate_missing(0.0, "off"), final))
         if gamma is not None:
             transitive.append(compute_matrix_error(matrix, final))
-    return Convergence(numbers, transitive, standard)
+    return Convergence(used_rounds, transitive, standard)
 
 
 def select_rounds(total: int, limit: int) -> list[int]:
@@ -178,9 +179,10 @@ def align_cluster_labels(
 ) -> list[dict[ClientId, int]]:
     """Renumber the clusters of each round so that a cluster keeps its number over rounds.
 
-    The labels that a method uses in one round mean nothing in the next. Clusters are therefore
-    matched backwards from the last round to the first, so that matched clusters share as many
-    clients as possible. In the last round, they are matched with the true clusters, if known.
+    A method may use other labels for the same clusters in each round. Clusters are therefore
+    matched backwards, from the last round to the first, so that matched clusters have as many
+    clients in common as possible. In the last round, they are matched with the true clusters, if
+    known.
 
     Args:
         rounds: cluster of each client, one mapping per round.
@@ -200,10 +202,10 @@ def align_cluster_labels(
 def _align_labels(
     labels: Mapping[ClientId, int], reference: Mapping[ClientId, int], free: "count[int]"
 ) -> dict[ClientId, int]:
-    """Renumber clusters like the reference clusters they match; the rest get free numbers."""
+    """Give clusters the labels of the reference clusters that they match; others get new labels."""
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
 
-    sources = list(dict.fromkeys(labels.values()))  # in the clients' order, whatever their labels
+    sources = list(dict.fromkeys(labels.values()))  # in the order of the clients, not of the labels
     targets = sorted(set(reference.values()))
     common = Counter(
         (labels[client], reference[client]) for client in labels if client in reference
@@ -211,8 +213,8 @@ def _align_labels(
     overlap = np.array([[common[a, b] for b in targets] for a in sources], int)
     overlap = overlap.reshape(len(sources), -1)
     pairs = zip(*linear_sum_assignment(overlap, maximize=True), strict=True)
-    number = {sources[a]: targets[b] for a, b in pairs if overlap[a, b]}
+    new_labels = {sources[a]: targets[b] for a, b in pairs if overlap[a, b]}
     for label in sources:
-        if label not in number:
-            number[label] = next(free)
-    return {client: number[label] for client, label in labels.items()}
+        if label not in new_labels:
+            new_labels[label] = next(free)
+    return {client: new_labels[label] for client, label in labels.items()}

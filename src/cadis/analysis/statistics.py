@@ -26,7 +26,7 @@ class Spread:
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> "Spread | None":
-        """Return the spread of some values; None without values.
+        """Return the spread of some values; None if there are none.
 
         Example:
             >>> Spread.from_values([1.0, 3.0])
@@ -45,7 +45,7 @@ class PairedTest:
         difference: mean difference.
         low: lower end of its 95% confidence interval.
         high: upper end of its 95% confidence interval.
-        p_value: probability of a mean at least as far from 0 if there is no difference.
+        p_value: probability of a mean difference at least as large if there is no true difference.
         count: number of pairs.
     """
 
@@ -81,7 +81,7 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest |
     if len(differences) < 2:
         return None
     mean, count = fmean(differences), len(differences)
-    if max(differences) - min(differences) < _SAME:  # t is undefined without variance
+    if max(differences) - min(differences) < _SAME:  # the t statistic is undefined without variance
         # Small test sets often give equal differences. Only their common sign is evidence then.
         p_value = 2 * 0.5**count if abs(mean) >= _SAME else 1.0
         return PairedTest(mean, mean, mean, p_value, count)
@@ -95,7 +95,7 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest |
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for multiple comparisons by Holm's step-down method.
+    """Correct p-values for multiple comparisons with Holm's step-down method.
 
     Example:
         >>> holm([0.01, 0.04])

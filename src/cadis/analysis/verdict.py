@@ -9,7 +9,7 @@ from cadis.analysis.run_data import OWN_TEST_DATA
 from cadis.analysis.statistics import Spread
 
 _TIE = 0.0005  # means that differ by less look the same in tables
-_MAX_NAMES = 4  # of more methods, only the number is written
+_MAX_NAMES = 4  # if there are more methods, only their number is written
 
 
 def write_verdict(comparison: Comparison) -> str:
@@ -23,7 +23,7 @@ def write_verdict(comparison: Comparison) -> str:
 
     Returns:
         One or two sentences, such as "CADIS is better than FedAvg by 4.6 percentage points
-        (accuracy 0.905 against 0.859; p = 0.011, paired t-test over 5 seeds)."
+        (accuracy 0.905 compared with 0.859; p = 0.011, paired t-test over 5 seeds)."
     """
     results, ranking = comparison.results, comparison.rank_groups()
     if not ranking:
@@ -31,7 +31,7 @@ def write_verdict(comparison: Comparison) -> str:
     if not comparison.all_comparable:
         return _write_side_by_side(comparison)
     if not results.has_equal_rounds:
-        return "There is no verdict yet: not all runs have the same number of rounds."
+        return "There is no verdict yet, because not all runs have the same number of rounds."
     if len(ranking) == 1:
         sentence = _write_single(comparison, *ranking[0])
     elif not comparison.is_conclusive:
@@ -42,7 +42,7 @@ def write_verdict(comparison: Comparison) -> str:
 
 
 def explain_verdict(comparison: Comparison) -> list[str]:
-    """Write what the verdict is based on, and the results on rare classes and client data."""
+    """Write which data the verdict is based on, and the results on rare classes and client data."""
     ranking = comparison.rank_groups()
     if not ranking:
         return []
@@ -50,15 +50,15 @@ def explain_verdict(comparison: Comparison) -> list[str]:
         return _write_verdicts_of_sets(comparison)
     if not comparison.results.has_equal_rounds:
         counts = [f"{g.label} {' or '.join(map(str, g.rounds))}" for g in comparison.groups]
-        return [f"Rounds so far: {', '.join(counts)}."]
+        return [f"Rounds finished so far: {', '.join(counts)}."]
     best, spread = ranking[0]
     total = best.rounds[-1]
     rounds = f"the last {LAST_ROUNDS} of {total} rounds" if total > LAST_ROUNDS else "all rounds"
-    seeds = f", averaged over {spread.count} seeds" if spread.count > 1 else ""
-    basis = f"{comparison.metric_title} is the mean over {rounds} on the test set{seeds}."
-    rare = _compare_last_round(comparison, best, METRICS["rare"])
+    seeds = f" and over {spread.count} seeds" if spread.count > 1 else ""
+    basis = f"The {comparison.metric} on the test set is averaged over {rounds}{seeds}."
+    rare = _write_last_round(comparison, best, METRICS["rare"])
     names = f"classes that only the smallest clusters have ({comparison.results.rare_classes_text})"
-    on_rare = [f"On the {names}, {rare}."] if rare else []
+    on_rare = [f"On the {names}, the accuracy in the last round is {rare}."] if rare else []
     return [basis, *_find_identical(comparison), *on_rare, *_compare_on_clients(comparison)]
 
 
@@ -74,7 +74,7 @@ def _write_without_ranking(comparison: Comparison) -> str:
             return _write_single(comparison, group, spread)
     scores = [scores for group in comparison.groups for scores in group.scores]
     if any(entry.accuracy is not None for entry in scores):
-        return f"No run has measured the {comparison.metric} yet."
+        return f"No run has computed the {comparison.metric} yet."
     return "No model has been tested yet."
 
 
@@ -84,12 +84,12 @@ def _write_side_by_side(comparison: Comparison) -> str:
     if comparison.results.kind != "compare":
         return f"These runs differ in {names}, so they are shown side by side and not compared."
     if len(sets) >= _MAX_NAMES:
-        return f"{len(sets)} comparisons, one for each value of {names}:"
+        return f"There are {len(sets)} comparisons, one for each value of {names}."
     return " ".join(f"{s.label}: {write_verdict(Comparison(s.results))}" for s in sets)
 
 
 def _write_verdicts_of_sets(comparison: Comparison) -> list[str]:
-    """Write the verdict of each set of several groups, unless the main sentence has it."""
+    """Write the verdict of each set with several groups, unless the main sentence has it."""
     sets = comparison.comparable_sets
     is_written = comparison.results.kind == "compare" and len(sets) < _MAX_NAMES
     lines = []
@@ -103,99 +103,97 @@ def _write_verdicts_of_sets(comparison: Comparison) -> list[str]:
 
 
 def _write_numbers(comparison: Comparison) -> str:
-    """Write the means and why they are not enough to decide."""
+    """Write the mean of each group, and why the means are not enough to decide."""
     ranking, noun = comparison.rank_groups(), _get_noun(comparison)
-    (best, high), *others = ranking
     reasons = []
     if len(comparison.seeds) < 2:
         is_single = max(spread.count for _, spread in ranking) == 1
         reasons.append("one seed" if is_single else "fewer than two common seeds")
     if min(group.rounds[0] for group, _ in ranking) == 1:
         reasons.append("one round")
-    if high.mean - ranking[-1][1].mean < _TIE:
-        numbers = f"All {noun}s have {_format_value(comparison, high)}"
+    means = [spread.mean for _, spread in ranking]
+    if means[0] - means[-1] < _TIE:
+        numbers = f"{means[0]:.3f} with all {noun}s"
     else:
-        named = [f"{group.label} {spread.mean:.3f}" for group, spread in others[: _MAX_NAMES - 1]]
-        rest = others[len(named) :]
-        named += [f"{len(rest)} others down to {rest[-1][1].mean:.3f}"] if rest else []
-        numbers = f"{best.label} has {_format_value(comparison, high)}, {', '.join(named)}"
+        named = [f"{spread.mean:.3f} with {group.label}" for group, spread in ranking[:_MAX_NAMES]]
+        num_others = len(ranking) - len(named)
+        if num_others:
+            others = f"other {noun}" if num_others == 1 else f"{num_others} other {noun}s"
+            named.append(f"at least {means[-1]:.3f} with the {others}")
+        numbers = _join_with_and(named)
     reason = " and ".join(reasons)
     verb = "is" if reasons in (["one seed"], ["one round"]) else "are"
-    return f"{numbers}. {reason.capitalize()} {verb} not enough to say which {noun} is better."
-
-
-def _compare_best(comparison: Comparison) -> str:
-    """Compare the best group, and those level with it, with the baseline or the lowest group."""
-    ranking = comparison.rank_groups()
-    best, high = ranking[0]
-    level = [group for group, spread in ranking if high.mean - spread.mean < _TIE]
-    if len(level) == len(ranking):
-        value = _format_value(comparison, high)
-        return f"{_join_labels(comparison, level)} are level: {value} over {high.count} seeds."
-    near = [g for g in comparison.find_indistinguishable(best, RANKING_METRIC) if g not in level]
-    if comparison.baseline is None:
-        return _compare_with_lowest(comparison, level, near)
-    return _compare_with_baseline(comparison, level, near)
-
-
-def _compare_with_lowest(
-    comparison: Comparison, level: Sequence[Group], near: Sequence[Group]
-) -> str:
-    (best, high), *_, (worst, low) = comparison.rank_groups()
-    value = _format_value(comparison, high)
-    if len(level) > 1:
-        lead = f"{_join_labels(comparison, level)} are level ({value})"
-    elif near or not comparison.results.is_complete:
-        lead = f"{best.label} has the highest {comparison.metric}, {high.mean:.3f}"
-    else:
-        lead = f"{best.label} is the best {_get_noun(comparison)} ({value})"
     return (
-        f"{lead}; the lowest is {worst.label} with {low.mean:.3f}.{_write_near(comparison, near)}"
+        f"The {comparison.metric} is {numbers}. {reason.capitalize()} {verb} not enough to say "
+        f"which {noun} is better."
     )
 
 
-def _compare_with_baseline(
-    comparison: Comparison, level: Sequence[Group], near: Sequence[Group]
+def _compare_best(comparison: Comparison) -> str:
+    """Compare the groups with the highest mean with the baseline or the lowest group."""
+    ranking = comparison.rank_groups()
+    best, high = ranking[0]
+    top = [group for group, spread in ranking if high.mean - spread.mean < _TIE]
+    if len(top) == len(ranking):
+        return f"{_write_tie(comparison, top)} (mean over {high.count} seeds)."
+    near = [g for g in comparison.find_indistinguishable(best, RANKING_METRIC) if g not in top]
+    if comparison.baseline is None:
+        return _compare_with_lowest(comparison, top, near)
+    return _compare_with_baseline(comparison, top, near)
+
+
+def _compare_with_lowest(
+    comparison: Comparison, top: Sequence[Group], near: Sequence[Group]
 ) -> str:
-    """Compare the best groups with the baseline or, if it is among them, with the next group."""
+    (best, high), *_, (worst, low) = comparison.rank_groups()
+    metric = comparison.metric
+    if len(top) > 1 or near or not comparison.results.is_complete:
+        lead = _write_highest(comparison, top)
+    else:
+        lead = f"{best.label} is the best {_get_noun(comparison)} ({metric} {high.mean:.3f})"
+    lowest = f"{worst.label} has the lowest {metric}, {low.mean:.3f}"
+    return f"{lead}. {lowest}.{_write_near(comparison, near)}"
+
+
+def _compare_with_baseline(
+    comparison: Comparison, top: Sequence[Group], near: Sequence[Group]
+) -> str:
+    """Compare the top groups with the baseline or, if it is one of them, with the next group."""
     ranking = comparison.rank_groups()
     best, high = ranking[0]
     means = {group.label: spread.mean for group, spread in ranking}
     other = comparison.baseline
-    if other is None or other in level or other.label not in means:
-        other = next(group for group, _ in ranking if group not in level)
+    if other is None or other in top or other.label not in means:
+        other = next(group for group, _ in ranking if group not in top)
     gap = _format_gap(comparison, high.mean - means[other.label])
-    value = _format_value(comparison, high)
-    evidence, is_significant = _test_lead(comparison, level, other)
-    is_better = is_significant and (len(level) > 1 or comparison.results.is_complete)
+    evidence, is_significant = _test_lead(comparison, top, other)
+    is_better = is_significant and (len(top) > 1 or comparison.results.is_complete)
     rest = [group for group in near if group is not other] if is_significant else []
     others = _write_near(comparison, rest)
     if not is_better:
-        lead = f"{best.label} has the highest {comparison.metric}, {high.mean:.3f}"
-        if len(level) > 1:
-            lead = f"{_join_labels(comparison, level)} are level ({value})"
         doubt = "" if is_significant else ", but the difference is not significant"
-        return f"{lead}, {gap} above {other.label}{doubt} ({evidence}).{others}"
-    if len(level) > 1:
-        lead = f"{_join_labels(comparison, level)} are level ({value})"
-        return f"{lead} and better than {other.label} by {gap} ({evidence}).{others}"
-    numbers = f"{value} against {means[other.label]:.3f}; {evidence}"
+        lead = f"{_write_highest(comparison, top)}. This is {gap} higher than with {other.label}"
+        return f"{lead}{doubt} ({evidence}).{others}"
+    if len(top) > 1:
+        lead = f"{_write_tie(comparison, top)} and are better than {other.label}"
+        return f"{lead} by {gap} ({evidence}).{others}"
+    values = f"{comparison.metric} {high.mean:.3f} compared with {means[other.label]:.3f}"
     if near or len(ranking) == 2:
-        return f"{best.label} is better than {other.label} by {gap} ({numbers}).{others}"
-    noun = _get_noun(comparison)
-    return f"{best.label} is the best {noun}, {gap} above {other.label} ({numbers})."
+        return f"{best.label} is better than {other.label} by {gap} ({values}; {evidence}).{others}"
+    lead = f"{best.label} is the best {_get_noun(comparison)}, {gap} better than {other.label}"
+    return f"{lead} ({values}; {evidence})."
 
 
-def _test_lead(comparison: Comparison, level: Sequence[Group], other: Group) -> tuple[str, bool]:
-    """Return the evidence for the lead over another group, and whether it is significant.
+def _test_lead(comparison: Comparison, top: Sequence[Group], other: Group) -> tuple[str, bool]:
+    """Return the evidence that the top groups are better, and whether it is significant.
 
-    Of several best groups, the one with the largest p-value counts.
+    If there are several top groups, the largest p-value counts.
     """
     corrected = comparison.correct_p_values(RANKING_METRIC)
-    groups = [other] if comparison.baseline in level else level
+    groups = [other] if comparison.baseline in top else top
     groups = [group for group in groups if group.label in corrected]
     if not groups:
-        return "too few common seeds for a test", False
+        return "there are too few common seeds for a test", False
     group = max(groups, key=lambda group: corrected[group.label])
     p_value = corrected[group.label]
     test = comparison.test_against_baseline(group, RANKING_METRIC)
@@ -206,7 +204,7 @@ def _test_lead(comparison: Comparison, level: Sequence[Group], other: Group) -> 
 
 
 def _find_identical(comparison: Comparison) -> list[str]:
-    """Name the groups with exactly the same accuracy and loss in every round of every seed."""
+    """Name groups with exactly the same accuracy and loss in every round with every seed."""
     labels: dict[str, list[str]] = {}
     for group in comparison.groups:
         curves = {run.seed: [(r.accuracy, r.loss) for r in run.history] for run in group.runs}
@@ -226,8 +224,8 @@ def _compare_on_clients(comparison: Comparison) -> list[str]:
     A method with several models may be better there although it is worse on the test set.
     """
     best, metric = comparison.rank_groups()[0][0], METRICS["client_mean"]
-    sentence = _compare_last_round(comparison, best, metric)
-    if sentence is None or comparison.results.own_data != OWN_TEST_DATA:
+    values = _write_last_round(comparison, best, metric)
+    if values is None or comparison.results.own_data != OWN_TEST_DATA:
         return []
     means = {
         group.label: spread.mean
@@ -236,28 +234,39 @@ def _compare_on_clients(comparison: Comparison) -> list[str]:
     }
     highest = max(means, key=lambda label: means[label])
     is_other = means[highest] - means[best.label] >= _TIE
-    other = f"; the highest there is {highest} with {means[highest]:.3f}" if is_other else ""
-    return [f"On clients' {OWN_TEST_DATA}, averaged over clients, {sentence}{other}."]
+    other = f"; the highest is {means[highest]:.3f} with {highest}" if is_other else ""
+    data = f"On clients' {OWN_TEST_DATA}"
+    return [f"{data}, the mean accuracy of the clients in the last round is {values}{other}."]
 
 
-def _compare_last_round(comparison: Comparison, best: Group, metric: Metric) -> str | None:
-    """Write a metric of the best group and of the baseline; None if it was not measured."""
+def _write_last_round(comparison: Comparison, best: Group, metric: Metric) -> str | None:
+    """Write a metric of the best group and the baseline; None if it was not computed.
+
+    The text is, for example, "0.951 with CADIS and 0.861 with FedAvg".
+    """
     spread, baseline = comparison.compute_spread(best, metric), comparison.baseline
     if spread is None:
         return None
-    against = ""
+    text = f"{spread.mean:.3f} with {best.label}"
     if baseline is not None and baseline is not best:
         other = comparison.compute_spread(baseline, metric)
-        against = f", {baseline.label} {other.mean:.3f}" if other else ""
-    return f"{best.label} has an accuracy of {spread.mean:.3f} in the last round{against}"
+        text += f" and {other.mean:.3f} with {baseline.label}" if other else ""
+    return text
 
 
 def _get_noun(comparison: Comparison) -> str:
     return "setting" if comparison.results.kind == "sweep" else "method"
 
 
-def _format_value(comparison: Comparison, spread: Spread) -> str:
-    return f"{comparison.metric} {spread.mean:.3f}"
+def _write_tie(comparison: Comparison, top: Sequence[Group]) -> str:
+    mean = comparison.rank_groups()[0][1].mean
+    return f"{_join_labels(comparison, top)} have the same {comparison.metric} of {mean:.3f}"
+
+
+def _write_highest(comparison: Comparison, top: Sequence[Group]) -> str:
+    verb, mean = "has" if len(top) == 1 else "have", comparison.rank_groups()[0][1].mean
+    labels = _join_labels(comparison, top)
+    return f"{labels} {verb} the highest {comparison.metric}, {mean:.3f}"
 
 
 def _format_gap(comparison: Comparison, gap: float) -> str:
@@ -266,9 +275,12 @@ def _format_gap(comparison: Comparison, gap: float) -> str:
 
 
 def _write_near(comparison: Comparison, groups: Sequence[Group]) -> str:
+    """Write that the best group is not significantly better than some other groups."""
     if not groups:
         return ""
-    return f" The difference from {_join_labels(comparison, groups, 'other ')} is not significant."
+    best = comparison.rank_groups()[0][0].label
+    others = _join_labels(comparison, groups, "other ")
+    return f" {best} is not significantly better than {others}."
 
 
 def _join_labels(comparison: Comparison, groups: Sequence[Group], prefix: str = "") -> str:
@@ -276,7 +288,10 @@ def _join_labels(comparison: Comparison, groups: Sequence[Group], prefix: str = 
 
 
 def _join_names(names: Sequence[str], plural: str) -> str:
-    """Join names with commas and "and"; of too many, write only the number and the noun."""
-    if len(names) > _MAX_NAMES:
-        return f"{len(names)} {plural}"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    """Join names, or write only their number and the plural noun if there are too many."""
+    return f"{len(names)} {plural}" if len(names) > _MAX_NAMES else _join_with_and(names)
+
+
+def _join_with_and(texts: Sequence[str]) -> str:
+    """Join texts with commas, and the last one with "and"."""
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

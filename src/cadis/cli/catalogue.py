@@ -9,7 +9,6 @@ from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.cli.options import parse_attribute_docs
 from cadis.experiment import (
     list_presets,
-    qualify_parameter,
     read_paper,
     read_preset_text,
     to_option_name,
@@ -17,7 +16,7 @@ from cadis.experiment import (
 from cadis.report.terminal_table import TerminalTable, make_terminal_table
 
 _NAME_WIDTH = 15
-"""Width of the column of names, so that all lists are aligned."""
+"""Minimum width of the column of names, so that all lists are aligned."""
 
 
 def methods(name: str | None = None) -> int:
@@ -26,8 +25,8 @@ def methods(name: str | None = None) -> int:
     if name is None:
         for topic, entries in catalogue.items():
             console.print(_make_list(topic, entries))
-        console.print("Explain one: cadis methods NAME    Run it: cadis run --method NAME")
-        console.print("Compare several, or all: cadis compare --methods NAME,NAME,...")
+        console.print("Explain one: cadis methods NAME    Run a method: cadis run --method NAME")
+        console.print("Compare methods: cadis compare --methods NAME,NAME,...")
         return 0
     known = {entry.name: entry for entries in catalogue.values() for entry in entries}
     check_names("method or other part", [name.lower()], known)
@@ -43,13 +42,13 @@ def presets(name: str | None = None) -> int:
         return 0
     papers = {preset: read_paper(preset) for preset in list_presets()}
     methods = [method for method in METHODS if any(method in p.accuracy for p in papers.values())]
-    columns, rows = ["preset", "in the paper", *map(get_method_label, methods)], []
+    columns, rows = ["preset", "table or figure", *map(get_method_label, methods)], []
     for preset, paper in papers.items():
         accuracies = (f"{paper.accuracy[m]:.2f}" if m in paper.accuracy else "" for m in methods)
         rows.append([preset, paper.place, *accuracies])
-    title = "Experiments of the paper, with its top-1 accuracy in %"
+    title = "Experiments of the CADIS paper, and the accuracies in % that it reports"
     console.print(make_terminal_table(title, columns, rows, words=columns[:2]))
-    console.print("Names of presets: dataset, partition, participants per round.")
+    console.print("The name of a preset: dataset, partition, participants per round.")
     console.print("Run one: cadis run --preset NAME    Show its options: cadis presets NAME")
     return 0
 
@@ -87,7 +86,7 @@ def _print_entry(console: Console, entry: Entry) -> None:
 
 
 def _collect_facts(entry: Entry) -> dict[str, str]:
-    """Return the facts about a part by title, in the order of the output."""
+    """Return the facts about a part by title, in the order in which they are shown."""
     about, facts = entry.about, {}
     if paper := about.paper:
         facts = {"Paper": f"{paper.title} ({paper.citation})", "Authors": paper.authors}
@@ -108,6 +107,7 @@ def _make_parameter_table(entry: Entry) -> TerminalTable:
     descriptions = parse_attribute_docs(entry.part)
     for field in get_field_names(entry.part):
         default = getattr(entry.part, field, "required")
-        option = to_option_name(qualify_parameter(entry.part, field))
-        rows.append([option, str(default).lower(), escape(descriptions.get(field, ""))])
+        rows.append(
+            [to_option_name(field), str(default).lower(), escape(descriptions.get(field, ""))]
+        )
     return make_terminal_table("Parameters", columns, rows, words=columns)

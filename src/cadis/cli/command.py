@@ -15,13 +15,17 @@ from cadis.cli.guard import print_error, run_with_exit_code, show_import_message
 from cadis.errors import CadisError
 
 _ARGUMENTS = "cadis.arguments"
-_NO_BREAK_SPACE = "\u00a0"
-_COLUMN_WIDTH = 26
+_NO_BREAK_SPACE, _NO_BREAK_HYPHEN = "\u00a0", "\u2011"
+_COLUMN_WIDTH = 24
 """Width of the column of option names in help texts."""
+_SHARED_NAMES = (
+    "Each part is followed by its parameters. If two of the parts that you choose have a parameter "
+    "of the same name, write the name of the part before it, for example --moon-mu."
+)
 
 
 class PathType(click.Path):
-    """Path of a file or folder; names that cannot be displayed are refused."""
+    """Path of a file or folder, with a name that can be displayed."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -29,7 +33,7 @@ class PathType(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Refuse an empty path, which would mean the current folder, and one not in UTF-8."""
+        """Raise an error if the path is empty (the current folder) or not UTF-8."""
         text = os.fspath(value)
         if not text:
             self.fail("the path is empty.", param, ctx)
@@ -105,21 +109,43 @@ class GeneratedCommand(CadisCommand):
         return [*declared, *generated]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by section."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        """Write the options by section, and the parameters of parts by part."""
+        sections: dict[str, dict[str, list[tuple[str, str]]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                title = getattr(parameter, "section", "Options")
-                sections.setdefault(title, []).append((record[0], _join_default(record[1])))
-        for title, records in sections.items():
+                groups = sections.setdefault(getattr(parameter, "section", "Options"), {})
+                rows = groups.setdefault(getattr(parameter, "part_names", ""), [])
+                rows.append((record[0], _prevent_breaks(record[1])))
+        first_with_parts = next((title for title, groups in sections.items() if any(groups)), None)
+        for title, groups in sections.items():
             with formatter.section(title):
-                formatter.write_dl(records, col_max=_COLUMN_WIDTH)
-        formatter.buffer = [text.replace(_NO_BREAK_SPACE, " ") for text in formatter.buffer]
+                if title == first_with_parts:
+                    formatter.write_text(_SHARED_NAMES)
+                    formatter.write_paragraph()
+                for part_names, rows in groups.items():
+                    _write_rows(formatter, part_names, rows)
+        no_breaks = str.maketrans({_NO_BREAK_SPACE: " ", _NO_BREAK_HYPHEN: "-"})
+        formatter.buffer = [text.translate(no_breaks) for text in formatter.buffer]
 
 
-def _join_default(text: str) -> str:
-    """Prevent a line break within a short "[default: ...]"."""
+def _write_rows(
+    formatter: click.HelpFormatter, part_names: str, rows: list[tuple[str, str]]
+) -> None:
+    """Write options in two columns, below the names of their parts if there are any."""
+    if part_names:
+        formatter.write(f"{'':>{formatter.current_indent}}{part_names}:\n")
+        formatter.indent()
+    width = _COLUMN_WIDTH if not part_names else _COLUMN_WIDTH - formatter.indent_increment
+    wide_names = [(f"{name:<{width}}", text) for name, text in rows]  # align all groups
+    formatter.write_dl(wide_names, col_max=width)
+    if part_names:
+        formatter.dedent()
+
+
+def _prevent_breaks(text: str) -> str:
+    """Prevent line breaks after hyphens and within a short "[default: ...]"."""
+    text = re.sub(r"(?<=\w)-(?=\w)", _NO_BREAK_HYPHEN, text)
     return re.sub(
         r"\[default: [^];]{,15}\]", lambda match: match[0].replace(" ", _NO_BREAK_SPACE), text
     )

@@ -1,4 +1,4 @@
-"""The commands as users see them: arguments, options, help texts and examples.
+"""Declarations of the commands: arguments, options, help texts and examples.
 
 The modules that do the work are imported when a command is called, so that ``--help`` is fast.
 """
@@ -13,11 +13,13 @@ from cadis.cli.command import PATH, CadisGroup, GeneratedCommand, call
 from cadis.cli.subcommands import data, deploy
 
 _EXPERIMENT = click.argument("experiment", required=False, type=PATH)
-_PRESET = click.option("--preset", metavar="NAME", help="Start from a preset; see 'cadis presets'.")
+_PRESET = click.option(
+    "--preset", metavar="NAME", help="Use the options of a preset ('cadis presets')."
+)
 _OUT = click.option("--out", type=PATH, help="Folder for the results.  [default: in runs/]")
-_TRACK = click.option("--track", metavar="NAME", help="Log to tensorboard, wandb or mlflow too.")
+_TRACK = click.option("--track", metavar="NAME", help="Also log to tensorboard, wandb or mlflow.")
 _FIGURE = click.option(
-    "--figure", type=PATH, help="File of the figure: .png, .pdf or .svg.  [default: in runs/]"
+    "--figure", type=PATH, help="File of the figure (.png, .pdf, .svg).  [default: a file in runs/]"
 )
 _RUN = click.argument("run", metavar="RUN", type=PATH)
 _SEEDS = partial(
@@ -26,21 +28,21 @@ _SEEDS = partial(
     metavar="N",
     show_default=True,
     type=click.IntRange(1),
-    help="Number of runs of each method, with seeds from --seed.",
+    help="Number of runs of each method; their seeds are --seed, --seed + 1, ...",
 )
 _WHICH = click.option(
     "--which",
     type=click.Choice(["last", "best"]),
     default="last",
     show_default=True,
-    help="Model of the last round, or of the best round.",
+    help="Use the model of the last round or of the best round.",
 )
 _MODEL = click.option(
     "--model",
     metavar="FILE.py:FUNCTION",
-    help="Function that builds the model, if RUN does not name one.",
+    help="Your function that builds the model, if RUN does not name it.",
 )
-_NAME = click.option("--name", metavar="NAME", help="Which model, if the method has several.")
+_NAME = click.option("--name", metavar="NAME", help="Name of the model, if there are several.")
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 
 
@@ -48,10 +50,10 @@ _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing
     cls=CadisGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples="""
-    cadis run                                        CADIS on handwritten digits
-    cadis compare --methods fedavg,cadis --seeds 3   which method is better?
+    cadis run                                        train on handwritten digits
+    cadis compare --methods fedavg,cadis --seeds 3   compare two methods
     cadis methods fedprox                            explain a method
-    cadis run --help                                 all options of a command
+    cadis run --help                                 show all options of 'run'
     """,
 )
 @click.version_option(package_name="cadis")
@@ -77,15 +79,17 @@ def commands() -> None:
 @_EXPERIMENT
 @_PRESET
 @_OUT
-@click.option("--resume", is_flag=True, help="Continue the run in the folder --out.")
+@click.option("--resume", is_flag=True, help="Continue the run in the folder given with --out.")
 @_TRACK
 def run(**arguments: Any) -> None:
-    """Train a model by federated learning.
+    """Train a model with federated learning.
 
-    Without arguments, train CADIS on the digits of scikit-learn, with 20 clients in 5 clusters.
-    All results are written to a folder, with figures and a config.toml. EXPERIMENT is a TOML file
-    of options, such as the config.toml of an earlier run; options on the command line replace those
-    of the file.
+    Without arguments, the method is CADIS and the data are handwritten digits, split among 20
+    clients in 5 clusters. The model, the results of all rounds, figures and the options
+    (config.toml) are written to a folder.
+
+    EXPERIMENT is a TOML file with options, for example the config.toml of an earlier run. Options
+    on the command line override the options in the file.
     """
     call("run", "run", **arguments)
 
@@ -94,11 +98,20 @@ def run(**arguments: Any) -> None:
     cls=GeneratedCommand,
     options="compare_options",
     epilog="""
-    Names for --methods, besides those of 'cadis methods' and FILE.py:CLASS: power-of-choice,
-    fedcluster, hics (FedAvg with that sampler); all (all methods and these); ablations (cadis and
-    the following); cadis-uniform (uniform sampling), cadis-no-momentum, cadis-plain-weights,
-    cadis-no-distillation, cadis-no-clustering, cadis-absent (uses old updates of absent clusters),
-    cadis-oracle (true clusters given).
+    --methods takes the names that 'cadis methods' lists, your own FILE.py:CLASS, and these names:
+
+    \b
+    power-of-choice, fedcluster, hics  FedAvg with this sampler
+    all                                all methods, and the three above
+    cadis-uniform                      CADIS with uniform sampling
+    cadis-no-momentum                  CADIS without server momentum
+    cadis-plain-weights                CADIS with the weights of FedAvg
+    cadis-no-distillation              CADIS without distillation
+    cadis-no-clustering                CADIS with one cluster per client
+    cadis-absent                       CADIS with uniform sampling, and with old
+                                       updates of clusters without participants
+    cadis-oracle                       CADIS with the true clusters
+    ablations                          cadis, and all names cadis-... above
     """,
     examples="""
     cadis compare --methods fedavg,cadis
@@ -112,20 +125,21 @@ def run(**arguments: Any) -> None:
     default="fedavg,fedprox,fedfa,feddyn,cadis-paper,cadis",
     show_default=True,
     metavar="NAME,...",
-    help="Methods to compare; see 'cadis methods', and more names below.",
+    help="Methods to compare; the end of this text lists the names.",
 )
 @_SEEDS(default=3)
 @click.option(
     "--targets",
     metavar="X,...",
-    help="Target accuracies, such as 0.8,0.9: the report shows the first round that achieves "
-    "each.  [default: chosen from the results]",
+    help="Accuracies such as 0.8,0.9; a table shows the first round that reaches each.  [default: "
+    "chosen from the results]",
 )
 @click.option(
     "--grid",
     multiple=True,
     metavar="NAME=X,...",
-    help="Compare for each value of an option, such as partition=mc,dirichlet; repeatable.",
+    help="Compare the methods for each of these values of an option, for example "
+    "partition=mc,dirichlet; repeatable.",
 )
 @_PRESET
 @_OUT
@@ -133,10 +147,13 @@ def run(**arguments: Any) -> None:
 def compare(**arguments: Any) -> None:
     """Compare several methods on the same federations.
 
-    For each seed, all methods get the same partition, initial model and random numbers. Finished
-    runs are reused, so the same command continues an interrupted comparison. The result is a
-    statistical verdict, tables (CSV, Markdown, LaTeX), figures and a page, report.html. EXPERIMENT
-    is a TOML file of options.
+    For each seed, all methods get the same partition, initial model and random numbers. The results
+    are a sentence that says which method is better, tables (CSV, Markdown, LaTeX), figures, and a
+    page, report.html. If you repeat the command, finished runs are reused and interrupted runs
+    continue.
+
+    EXPERIMENT is a TOML file with options. Options on the command line override the options in the
+    file.
     """
     call("compare", "compare", **arguments)
 
@@ -154,17 +171,19 @@ def compare(**arguments: Any) -> None:
     "--grid",
     multiple=True,
     metavar="NAME=X,...",
-    help="An option and its values; repeatable.",
+    help="Option and its values, for example mu=0.01,0.1; repeatable.",
 )
 @_SEEDS(default=1)
 @_PRESET
 @_OUT
 @_TRACK
 def sweep(**arguments: Any) -> None:
-    """Run one method with every combination of option values.
+    """Run one method with all combinations of the values of options.
 
-    Finished runs are reused, so the same command continues an interrupted sweep. EXPERIMENT is a
-    TOML file of options.
+    If you repeat the command, finished runs are reused and interrupted runs continue.
+
+    EXPERIMENT is a TOML file with options. Options on the command line override the options in the
+    file.
     """
     call("compare", "compare", **arguments)
 
@@ -180,16 +199,16 @@ def sweep(**arguments: Any) -> None:
 @click.option(
     "--out",
     type=PATH,
-    help="Folder for the page, or a file .html.  [default: the folder of the run]",
+    help="Folder or .html file of the page.  [default: the folder of the run]",
 )
 @click.option(
     "--metric",
     metavar="NAME",
-    help="Metric that ranks the methods: accuracy, balanced_accuracy, f1, auc, or one of your own "
-    "task.  [default: that of the runs]",
+    help="Metric that ranks the methods: accuracy, balanced_accuracy, f1, auc, or a metric of your "
+    "own task.  [default: the metric of the runs]",
 )
 def report(**arguments: Any) -> None:
-    """Write a page with tables and figures about runs.
+    """Write a report page with tables and figures about runs.
 
     RUN is the folder of a run, a comparison or a sweep, or a folder that contains several of them.
     Only runs on the same data are compared with each other. The page is one HTML file without
@@ -215,8 +234,8 @@ def report(**arguments: Any) -> None:
 def watch(**arguments: Any) -> None:
     """Show the report of a run while it is running.
 
-    RUN is the folder of a run, a comparison or a sweep. The page is the same as that of 'cadis
-    report', is served on this machine only, and updates itself. The command ends when the run
+    RUN is the folder of a run, a comparison or a sweep. The page is the same as the page of 'cadis
+    report'. It updates itself, and only this machine can open it. The command ends when the run
     ends, or with Ctrl-C.
     """
     call("report", "watch", **arguments)
@@ -237,7 +256,7 @@ def watch(**arguments: Any) -> None:
     show_default=True,
     help="CSV file to write.",
 )
-@click.option("--label", metavar="COLUMN", help="Table column with the true classes.")
+@click.option("--label", metavar="COLUMN", help="Column of the table that has the true classes.")
 @_WHICH
 @_MODEL
 @_NAME
@@ -247,7 +266,7 @@ def predict(**arguments: Any) -> None:
 
     RUN is the folder of a run or the file of a model. INPUT is an image, a folder of images, or a
     table (.csv, .tsv or .parquet) with the columns of the training data. If the true classes are
-    known, from folders named by class or a column of the table, the accuracy is shown.
+    known (from the names of folders, or from a column of the table), the accuracy is shown.
     """
     call("inference", "predict", **arguments)
 
@@ -263,8 +282,8 @@ def predict(**arguments: Any) -> None:
     "--to",
     type=click.Choice(["onnx", "torchscript", "state-dict"]),
     required=True,
-    help="Format: onnx and torchscript map raw inputs to probabilities, state-dict has the "
-    "parameters only.",
+    help="File format. Models in onnx and torchscript map unscaled inputs to probabilities; "
+    "state-dict has the parameters only.",
 )
 @click.option("--out", type=PATH, help="File to write.  [default: next to the model]")
 @_WHICH
@@ -274,8 +293,8 @@ def predict(**arguments: Any) -> None:
 def export(**arguments: Any) -> None:
     """Export the model of a run to ONNX, TorchScript or a state dict.
 
-    RUN is the folder of a run or the file of a model. The predictions of the exported model are
-    compared with those of the original before the file is written.
+    RUN is the folder of a run or the file of a model. Before the file is written, the exported
+    model is tested: it must predict the same classes as the original model.
     """
     call("inference", "export", **arguments)
 
@@ -288,10 +307,11 @@ def export(**arguments: Any) -> None:
 )
 @click.argument("name", required=False)
 def methods(**arguments: Any) -> None:
-    """List the methods and samplers, or explain one.
+    """List the methods and other parts, or explain one.
 
-    Without NAME, list all with a one-line description and the paper. With NAME, show the full
-    description, the parameters with their defaults, and how to run it.
+    Without NAME, list all methods, samplers, server optimizers and transforms, each with a short
+    description and its paper. With NAME, show the full description, the parameters with their
+    defaults, and how to run it.
     """
     call("catalogue", "methods", **arguments)
 
@@ -307,8 +327,9 @@ def methods(**arguments: Any) -> None:
 def presets(**arguments: Any) -> None:
     """List the experiments of the paper, or show the options of one.
 
-    A preset is a file of options for --preset of 'cadis run' and 'cadis compare'. The list shows
-    the accuracies that the paper reports.
+    A preset is a TOML file with the options of an experiment of the CADIS paper. Use it with
+    --preset in 'cadis run' and 'cadis compare'. The list also shows the accuracies that the paper
+    reports.
     """
     call("catalogue", "presets", **arguments)
 
@@ -322,13 +343,14 @@ def presets(**arguments: Any) -> None:
     """,
 )
 @_PRESET
-@click.option("--out", metavar="FILE.json", type=PATH, help="File to write the partition to.")
+@click.option("--out", metavar="FILE.json", type=PATH, help="File for the partition.")
 @_FIGURE
 def partition(**arguments: Any) -> None:
     """Show how a dataset is split among clients, without training.
 
-    The result is a table, and a figure in which the area of a point is the number of samples of a
-    class that a client has. 'cadis run --partition' accepts the file that --out writes.
+    The result is a table, and a figure with one point per client and class; the area of the point
+    is the number of samples. With --out, the partition is also written to a file, which you can use
+    with 'cadis run --partition FILE.json'.
     """
     call("figures", "partition", **arguments)
 
@@ -344,17 +366,17 @@ def partition(**arguments: Any) -> None:
 @click.option(
     "--classes",
     metavar="A,B,C,D",
-    help="Three or four classes: two clients have the first two, a third client the others.  "
-    "[default: the first classes]",
+    help="Three or four classes. Clients 1 and 2 have the first two, client 3 has the others.  "
+    "[default: the first four classes]",
 )
 @_PRESET
 @_FIGURE
 def layer(**arguments: Any) -> None:
     """Show which classes a classifier update reveals.
 
-    The result is heat maps of the updates of the classifier layer after training on one class, on
-    two classes, and by three clients, two of which have the same classes. CADIS finds clusters
-    from the similarity of such updates.
+    Five models are trained: on one class, on two classes, and by three clients, of which two have
+    the same classes. Heat maps show the update of the classifier layer of each model. CADIS finds
+    clusters from the similarity of such updates.
     """
     call("figures", "layer", **arguments)
 

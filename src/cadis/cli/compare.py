@@ -24,6 +24,7 @@ from cadis.experiment import (
     parse_grid,
     plan_comparison,
     run_study,
+    to_option_name,
 )
 from cadis.report.study_display import show_study_progress
 from cadis.report.terminal import print_line
@@ -41,7 +42,7 @@ def compare(
     track: str | None = None,
     **options: Any,
 ) -> int:
-    """Compare methods on the same federations; all arguments are as typed by the user.
+    """Compare methods on the same federations; the arguments are the options of the command.
 
     Without ``methods``, run one method with every combination of the values in the grid.
     """
@@ -66,14 +67,14 @@ def _run(study: Study, preset: str | None, out: Path | None, track: str | None) 
     path, console = folder.path, Console()
     check_tracker(track)
     with folder.open(study) as everything:
-        print_line(console, f"Results: {path}    Watch them meanwhile: cadis watch {path}")
+        print_line(console, f"Results: {path}    Show them in a browser: cadis watch {path}")
         try:
             runs = list(list_planned_runs(folder, everything))
             with show_study_progress(console, runs) as callbacks:
                 failures = run_study(folder, everything, callbacks, track=track)
         except KeyboardInterrupt:
             return print_error(
-                "Stopped. Repeat the command to continue, or show the finished runs by: "
+                "Stopped. Repeat the command to continue, or show the finished runs with: "
                 f"cadis report {path}",
                 STOPPED,
             )
@@ -86,18 +87,18 @@ def _run(study: Study, preset: str | None, out: Path | None, track: str | None) 
 def _read_grid(
     texts: Sequence[str], file: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, list[str]]:
-    """Return values by option; refuse an option that is set outside the grid too."""
+    """Return values by option; raise an error if an option is also set outside the grid."""
     grid = parse_grid(texts, find_user_classes({**file, **options}))
     for name in grid:
         if name in options:
-            raise CadisError(f"The grid varies '{name}'; leave out the option of that name.")
+            raise CadisError(f"The grid varies '{name}'; leave out {to_option_name(name)}.")
     return grid
 
 
-def _list_seeds(first: Any, number: int, study: Study) -> tuple[int, ...]:
-    check_run_count(number * len(study.variants))
+def _list_seeds(first: Any, num_seeds: int, study: Study) -> tuple[int, ...]:
+    check_run_count(num_seeds * len(study.variants))
     first = validate(Settings, {"seed": first}).seed
-    return tuple(validate(Settings, {"seed": first + n}).seed for n in range(number))
+    return tuple(validate(Settings, {"seed": first + n}).seed for n in range(num_seeds))
 
 
 def _read_targets(text: str) -> tuple[float, ...]:

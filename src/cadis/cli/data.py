@@ -1,4 +1,4 @@
-"""``cadis data``: list, download and verify datasets."""
+"""``cadis data``: list, download and verify datasets, and show the image cache."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -38,12 +38,12 @@ def list_datasets(data_dir: Path | None = None) -> int:
     rows += [
         ("images:FOLDER", "", "your own images", ""),
         ("csv:PATH", "", "your own tables; parquet:PATH for Parquet", ""),
-        ("FILE.py:FUNCTION", "", "the data that your own function returns", ""),
+        ("FILE.py:FUNCTION", "", "your own data, returned by a function", ""),
     ]
     console, columns = Console(), ("name", "classes", "folder", "MB")
     console.print(make_terminal_table("Datasets", columns, rows, words=columns[:3]))
     print_line(console, f"Folders searched: {', '.join(map(str, folders))}")
-    console.print("Datasets are downloaded when needed, or by: cadis data fetch NAME")
+    console.print("Datasets are downloaded when a run needs them, or with: cadis data fetch NAME")
     return 0
 
 
@@ -68,11 +68,11 @@ def show_cache(clear: bool) -> int:
     if clear:
         deleted, remaining = clear_image_cache(folder)
         size = f"{sum(entry.size for entry in deleted) / 1e6:,.1f} MB"
-        rest = f"; {len(remaining)} more are in use or cannot be deleted" if remaining else ""
-        print_line(console, f"Deleted {size} of cached images from {folder}{rest}.")
+        rest = f"; {len(remaining)} folders are in use or cannot be deleted" if remaining else ""
+        print_line(console, f"Deleted {size} of decoded images from {folder}{rest}.")
         return 1 if remaining else 0
     entries = list_cache_entries(folder)
-    table = Table(title="Cached images", title_justify="left")
+    table = Table(title="Cache of decoded images", title_justify="left")
     for column in ("folder", "images", "side", "MB", "last used"):
         table.add_column(column, overflow="fold", justify="left" if column == "folder" else "right")
     for entry in entries:
@@ -84,8 +84,8 @@ def show_cache(clear: bool) -> int:
         console.print(table)
     total = f"{sum(entry.size for entry in entries) / 1e6:,.1f} MB"
     limit = f"at most {get_cache_limit() / 1e9:g} GB (CADIS_CACHE_GB)"
-    print_line(console, f"The cache {folder} has {total}, {limit}.")
-    console.print("Delete it: cadis data cache --clear    Run without it: --no-cache")
+    print_line(console, f"The cache {folder} has {total}; it grows to {limit}.")
+    console.print("Delete it: cadis data cache --clear    Run without it: cadis run --no-cache")
     return 0
 
 
@@ -99,7 +99,7 @@ def verify_datasets(names: Sequence[str], data_dir: Path | None = None) -> int:
             missing = describe_missing_files(CATALOGUE[name], folders)
             wrong += bool(names or missing)  # a dataset that was not named may be absent
             problem = missing or "not downloaded"
-            print_line(console, f"{name}: {problem}; download it by: cadis data fetch {name}")
+            print_line(console, f"{name}: {problem}; download it with: cadis data fetch {name}")
             continue
         sentences = list(find_problems(dataset))
         wrong += len(sentences)

@@ -11,22 +11,23 @@ from cadis.errors import CadisError
 _DEFAULT_SITES = 3
 _WARNING = (
     "Warning: use a firewall or a VPN so that only the sites can connect to port %d of the server. "
-    "Flower lets everyone who can connect run code at every site."
+    "Anyone who can connect to it can run code at every site."
 )
 
 
-def init(
-    folder: Path, names: Sequence[str], host: str, port: int, number: int | None = None
-) -> int:
-    """Write the folder, and print the next steps."""
+def init(folder: Path, names: Sequence[str], host: str, port: int, count: int | None = None) -> int:
+    """Write the folder of a deployment, and print the next steps.
+
+    The sites have the given names, or are ``count`` sites named site-1, site-2, ...
+    """
     if any(find_spec(package) is None for package in ("flwr", "cryptography")):
-        raise CadisError("This command needs Flower; install it by: pip install 'cadis[flower]'")
+        raise CadisError("This command needs Flower; install it with: pip install 'cadis[flower]'")
     # Imported here because Flower is an optional dependency.
     from cadis.flower.deployment import DeploymentPlan, write_deployment  # noqa: PLC0415
 
-    if names and number is not None:
-        raise CadisError("Use either --site, once per site, or --sites, not both.")
-    sites = tuple(names) or tuple(f"site-{n}" for n in range(1, (number or _DEFAULT_SITES) + 1))
+    if names and count is not None:
+        raise CadisError("Use --site once per site, or --sites, not both.")
+    sites = tuple(names) or tuple(f"site-{n}" for n in range(1, (count or _DEFAULT_SITES) + 1))
     plan = DeploymentPlan(sites, host, port)
     path = write_deployment(folder, plan)
     lines = (

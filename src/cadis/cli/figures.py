@@ -26,7 +26,7 @@ from cadis.report.style import is_cadis_figure
 from cadis.report.terminal import print_line, show_loading
 
 _NOT_IN_NAME = ("dataset", "partition", "model", *find_options_by_scope("machine"))
-"""Options that are in the name of a figure already, or that do not change the figure."""
+"""Options that the name of a figure already contains, or that do not change the figure."""
 
 
 def partition(
@@ -75,7 +75,7 @@ def layer(preset: str | None = None, figure: Path | None = None, **options: Any)
 def _make_default_path(
     words: Sequence[str], preset: str | None, options: Mapping[str, Any]
 ) -> Path:
-    """Return the path of a figure, with all options in its name so that it is unique."""
+    """Return the path of a figure; its name has all options that change the figure."""
     values = [f"{key}-{value}" for key, value in sorted(options.items()) if key not in _NOT_IN_NAME]
     paths = [str(value) for value in options.values() if "/" in str(value)]  # shortened in the name
     digest = [sha256("\n".join(paths).encode()).hexdigest()[:8]] if paths else []
@@ -89,10 +89,10 @@ def _check_type(path: Path | None) -> None:
 
 
 def _make_writable(path: Path) -> Path:
-    """Create the folder of a figure; refuse to replace a file that is not a figure of cadis."""
+    """Create the file of a figure; raise an error if it exists and is not a figure of cadis."""
     if path.is_file() and path.stat().st_size and not is_cadis_figure(path):
         raise CadisError(
-            f"{path} exists and is not a figure of cadis; choose another file by --figure."
+            f"{path} exists and is not a figure of cadis; choose another file with --figure."
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

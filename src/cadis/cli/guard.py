@@ -1,7 +1,7 @@
 """Errors and Ctrl-C: every command ends with one sentence and an exit code, without a traceback.
 
-Ctrl-C gives the exit code 130. During the imports at the start, it ends the process immediately:
-an exception would pass through compiled modules, which replace it by other errors. Later, it raises
+The exit code after Ctrl-C is 130. During the imports at the start, Ctrl-C ends the process
+immediately, because compiled modules would turn an exception into other errors. Later, it raises
 ``KeyboardInterrupt``, so that files and processes are closed.
 """
 
@@ -18,9 +18,9 @@ from typing import Any
 from cadis.errors import CadisError, RunError
 
 STOPPED = 130
-"""Exit code of a command that was stopped by Ctrl-C."""
+"""Exit code of a command that was stopped with Ctrl-C."""
 _DELAY = 0.01
-"""Seconds until a lost Ctrl-C is sent again."""
+"""Seconds until a Ctrl-C that Python ignored is sent again."""
 _LOADING = "Loading PyTorch ..."
 _PACKAGE = Path(__file__).parents[1]
 
@@ -49,7 +49,7 @@ def print_error(sentence: str, code: int) -> int:
 
 
 def _locate_error(error: Exception) -> str:
-    """Return the file and line of the user's code in which an error was raised, or ""."""
+    """Return the file and line of the user's code that raised an error, or "" if it is ours."""
     frames = [
         frame
         for note in getattr(error, "__notes__", [])
@@ -78,14 +78,14 @@ def _describe_error(error: Exception) -> str | None:
 
 
 def exit_on_interrupt() -> None:
-    """Let Ctrl-C end this process immediately, unless Ctrl-C is ignored."""
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # background jobs of a script
+    """Let Ctrl-C end this process immediately."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # background jobs ignore Ctrl-C
         process = os.getpid()
         signal.signal(signal.SIGINT, lambda *_: _exit(process))
 
 
 def _exit(main_process: int) -> None:
-    """Exit; only the main process prints a message, not its forks."""
+    """Exit; only the main process prints a message, not its workers."""
     if os.getpid() == main_process:
         _erase()
         os.write(2, b"cadis: Stopped.\n")

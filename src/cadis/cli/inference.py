@@ -62,7 +62,7 @@ def predict(
 
 
 def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **selection: Any) -> int:
-    """Export the model, and print how the exported model was checked."""
+    """Export the model, and print how much its predictions differ from the original."""
     model = run if run.is_file() else run / ("best" if selection["which"] == "best" else "model")
     name = f"-{selection['name']}" if selection.get("name") else ""
     path = out or model.with_name(f"{model.stem}{name}{SUFFIXES[to]}")
@@ -71,19 +71,19 @@ def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **selec
     with console.status("Exporting ..."):
         difference = export_model(predictor, to, path, overwrite)
     print_line(console, f"Exported {predictor!r} to {to_printable(path)}.")
-    sentence = "The file has the parameters only; load them by load_state_dict(torch.load(FILE))."
+    sentence = "The file has the parameters only; load them with load_state_dict(torch.load(FILE))."
     if to != "state-dict":
         sentence = (
             f"It maps '{get_input_name(predictor)}' to 'probabilities', for batches of any size. "
-            f"On {NUM_COMPARED_INPUTS} inputs it predicts the same classes as the model; the "
-            f"largest difference of a probability is {difference:.1e}."
+            f"On {NUM_COMPARED_INPUTS} inputs it predicts the same classes as the original; the "
+            f"largest difference between two probabilities is {difference:.1e}."
         )
     print_line(console, sentence)
     return 0
 
 
 def _make_table(predictor: Predictor, predictions: Sequence[Prediction]) -> Table:
-    """Return the number of predictions per class, and of correct ones if the truth is known."""
+    """Return a table of predictions per class, with correct predictions if the truth is known."""
     known = [item for item in predictions if item.truth is not None]
     correct = [item for item in known if item.truth == item.label]
     table = Table()

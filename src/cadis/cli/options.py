@@ -6,6 +6,7 @@ import types
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -44,16 +45,48 @@ _SECTIONS = {
 
 _METAVARS = {"data_dir": "FOLDER", "speeds": "LOW:HIGH"}
 _MAX_LISTED = 8
-"""Number of parts that the help text lists; of more, it names the first few."""
+"""Maximum number of names of parts that the help text of an option lists."""
 
 
 class GeneratedOption(click.Option):
-    """Option for a field of a class, listed in a section of the help text."""
+    """Option for a field of settings or of a part.
 
-    def __init__(self, name: str, section: str, switch: bool = False, **attributes: Any) -> None:
-        typed = to_option_name(name)
-        super().__init__([f"{typed}/--no-{typed[2:]}" if switch else typed, name], **attributes)
-        self.section = section
+    Attributes:
+        section: title of the section of the help text that lists the option.
+        part_names: names of the parts under which the section lists the option; "" for settings.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        section: str,
+        part_names: str = "",
+        shown_name: str = "",
+        switch: bool = False,
+        **attributes: Any,
+    ) -> None:
+        """Create an option.
+
+        Args:
+            name: the name of the option in Python.
+            section: the title of its section.
+            part_names: the names of the parts that have this parameter.
+            shown_name: another name for the same parameter, which the help text shows.
+            switch: whether the option also has a negative form, such as ``--no-cache``.
+            attributes: arguments of ``click.Option``.
+        """
+        flag = to_option_name(name)
+        super().__init__([f"{flag}/--no-{flag[2:]}" if switch else flag, name], **attributes)
+        self.section, self.part_names, self._shown_name = section, part_names, shown_name or name
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option as the help text shows it, and its description."""
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        names, text = record
+        own, shown = (to_option_name(n)[2:] for n in (str(self.name), self._shown_name))
+        return re.sub(rf"(?<=-){re.escape(own)}(?![\w-])", shown, names), text
 
 
 def run_options(
@@ -73,7 +106,7 @@ def run_options(
     options |= _make_settings_options(Settings)
     parts = [part for part in list_builtin_parts() if part[0] is not PARTITION]
     partitions = [part for part in list_builtin_parts() if part[0] is PARTITION]
-    _add_parameters(options, [*parts, *user_parts, *partitions], reserved, is_comparison)
+    _add_parameters(options, [*parts, *user_parts, *partitions], reserved)
     return list(options.values())
 
 
@@ -128,17 +161,13 @@ def _split_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _make_part_option(kind: Kind) -> GeneratedOption:
     """Return the option that chooses the part of a kind."""
-    methods: dict[str, list[str]] = {}
-    for method in METHODS.values():
-        if kind.key in method.default_parts:
-            methods.setdefault(method.default_parts[kind.key], []).append(method.name)
-    defaults = [",".join(kind.default)]
-    defaults += [f"{part} for {', '.join(names)}" for part, names in methods.items()]
-    default = f"  [default: {'; '.join(defaults)}]" if defaults != [""] else ""
     names = [*kind.registry]
     if len(names) > _MAX_LISTED:
         names = [*names[:_MAX_LISTED], f"... (all: cadis {kind.key}s)"]
-    text = f"{kind.help}: {', '.join(names)}, or FILE.py:CLASS.{default}"
+    default, method = ",".join(kind.default), METHODS[KINDS["method"].default[0]]
+    if kind.key in method.default_parts:
+        default = f"{method.default_parts[kind.key]} for {method.name}, {default} for most others"
+    text = f"{kind.help}: {', '.join(names)}, or FILE.py:CLASS.{_format_note(default)}"
     metavar = "NAME,..." if kind.many else "NAME"
     return GeneratedOption(kind.key, "Algorithm", metavar=metavar, help=text)
 
@@ -150,83 +179,76 @@ def _make_settings_options(settings: type) -> dict[str, GeneratedOption]:
         for name in get_field_names(settings):
             # The seed also decides the partition, and "cadis partition" has no training.
             if scope == ("data" if name == "seed" else OPTIONS[name].scope):
-                default = _format_default(settings, name)
-                text = f"{OPTIONS[name].help}  [default: {default}]" if default else ""
-                text = text or OPTIONS[name].help
-                options[name] = _make_option(name, name, [settings], section, text)
+                text = OPTIONS[name].help + _format_note(_format_default(settings, name))
+                options[name] = _make_option(name, name, [settings], section, help=text)
     return options
 
 
 def _add_parameters(
-    options: dict[str, GeneratedOption],
-    parts: Sequence[Part],
-    reserved: Collection[str] = (),
-    is_comparison: bool = False,
+    options: dict[str, GeneratedOption], parts: Sequence[Part], reserved: Collection[str] = ()
 ) -> None:
-    """Add two options per parameter: its name, and its name with that of the part.
+    """Add two options per parameter: its name, and its name with the name of its part as prefix.
 
-    The help text shows the longer name only if the short one may be ambiguous.
+    The help text lists each parameter once per part. It shows the short name, unless another
+    option has this name, or a part of another kind has the name of the part.
     """
     other_names = {*options, *reserved}
-    owners: dict[str, list[Part]] = {}
     for kind, part in parts:
         for field in get_field_names(part):
-            owners.setdefault(field, []).append((kind, part))
-    for field, field_owners in owners.items():
-        if field not in other_names:
-            options[field] = _make_parameter(field, field, field_owners)
-        is_ambiguous = field in other_names or _may_conflict(field_owners, is_comparison)
-        for kind, part in field_owners:
-            namesakes = [owner for owner in field_owners if owner[1].name == part.name]
-            qualified = {qualify_parameter(part, field): namesakes}
+            owners = [owner for owner in parts if field in get_field_names(owner[1])]
+            classes = [owner for _, owner in owners]
+            shown_name = "" if field in other_names else field
+            if shown_name and field not in options:
+                options[field] = _make_option(field, field, classes, "", hidden=True)
+            name = qualify_parameter(part, field)
+            namesakes = [owner for owner in classes if owner.name == part.name]
             if len(namesakes) > 1:  # parts of two kinds have the same name
-                qualified[qualify_parameter(part, field, kind)] = [(kind, part)]
-            for name, meant in qualified.items():
                 if name not in options and name not in reserved:
-                    hidden = not is_ambiguous or len(meant) > 1
-                    is_explained = field not in other_names
-                    options[name] = _make_parameter(name, field, meant, hidden, is_explained)
-
-
-def _may_conflict(owners: Sequence[Part], is_comparison: bool) -> bool:
-    """Return whether two of these parts may be chosen at the same time."""
-    kinds = [kind.key for kind, _ in owners]
-    several = {k.key for k, _ in owners if k.many or (is_comparison and k.key == "method")}
-    return len(set(kinds)) > 1 or any(kinds.count(key) > 1 for key in several)
+                    options[name] = _make_option(name, field, namesakes, "", hidden=True)
+                name, shown_name = qualify_parameter(part, field, kind), ""
+            if name not in options and name not in reserved:
+                options[name] = _make_parameter(name, field, kind, part, owners, shown_name)
 
 
 def _make_parameter(
-    name: str,
-    field: str,
-    owners: Sequence[Part],
-    hidden: bool = False,
-    is_explained: bool = False,
+    name: str, field: str, kind: Kind, part: type[Any], owners: Sequence[Part], shown_name: str
 ) -> GeneratedOption:
-    """Return an option for a parameter; ``is_explained`` if the help has another option for it."""
-    classes = [part for _, part in owners]
-    texts: dict[str, list[type[Any]]] = {}
-    for part in classes:
-        text = parse_attribute_docs(part).get(field, field.replace("_", " "))
-        text = f"{to_option_name(field)} of {part.name}." if is_explained else text
-        texts.setdefault(text, []).append(part)
-    sentences = []
-    for text, parts in texts.items():
-        names = "" if is_explained else f"{', '.join(part.name for part in parts)}: "
-        sentences.append(f"{names}{text}{_format_defaults(parts, field)}")
-    section = f"Parameters of the {owners[0][0].noun}s"
-    return _make_option(name, field, classes, section, " ".join(sentences), hidden)
+    """Return the option for a parameter of a part, with the part in its name.
+
+    A part with the same parameters as an earlier part, such as cadis-paper, is listed with it.
+    """
+    same = [p for k, p in owners if k is kind and _describe_fields(p) == _describe_fields(part)]
+    text = f"{_describe_fields(part)[field]}{_format_note(_format_defaults(same, field))}"
+    return _make_option(
+        name,
+        field,
+        [part],
+        section=f"Parameters of the {kind.noun}s",
+        part_names=", ".join(p.name for p in same),
+        shown_name=shown_name,
+        hidden=same[0] is not part,
+        help=text,
+    )
+
+
+@cache
+def _describe_fields(part: type[Any]) -> dict[str, str]:
+    """Return the description of each parameter of a part; without one, its name."""
+    texts = parse_attribute_docs(part)
+    return {field: texts.get(field, field.replace("_", " ")) for field in get_field_names(part)}
 
 
 def _make_option(
-    name: str, field: str, classes: Sequence[type], section: str, text: str, hidden: bool = False
+    name: str, field: str, classes: Sequence[type], section: str, **attributes: Any
 ) -> GeneratedOption:
     """Return an option for a field of these classes; a flag if it is boolean in all of them."""
     hints = [get_field_types(cls)[field] for cls in classes]
-    attributes: dict[str, Any] = {"metavar": _METAVARS.get(name) or _format_type(hints[0])}
     if all(hint is bool for hint in hints):
         switch = any(_get_default(cls, field) is True for cls in classes)
-        attributes = {"is_flag": True, "default": None, "switch": switch}
-    return GeneratedOption(name, section, help=text, hidden=hidden, **attributes)
+        attributes |= {"is_flag": True, "default": None, "switch": switch}
+    else:
+        attributes["metavar"] = _METAVARS.get(name) or _format_type(hints[0])
+    return GeneratedOption(name, section, **attributes)
 
 
 def _get_default(cls: type, name: str) -> Any:
@@ -236,16 +258,19 @@ def _get_default(cls: type, name: str) -> Any:
     return field.default if factory is MISSING else factory()
 
 
+def _format_note(default: str) -> str:
+    return f"  [default: {default}]" if default else ""
+
+
 def _format_defaults(parts: Sequence[type[Any]], field: str) -> str:
-    """Return the defaults of a parameter as text; if they differ, with the names of the parts."""
-    parts_by_default: dict[str, list[str]] = {}
-    for part in parts:
-        parts_by_default.setdefault(_format_default(part, field), []).append(part.name)
-    if len(parts_by_default) == 1:
-        (default,) = parts_by_default
-        return f"  [default: {default}]" if default else ""
-    texts = [f"{value} for {', '.join(names)}" for value, names in parts_by_default.items()]
-    return f"  [default: {'; '.join(texts)}]"
+    """Return the default of the first part, and the different defaults of the others."""
+    default, *others = (_format_default(part, field) for part in parts)
+    different = [
+        f"{other} for {part.name}"
+        for part, other in zip(parts[1:], others, strict=True)
+        if other != default
+    ]
+    return "; ".join([default, *different])
 
 
 def _format_default(cls: type, name: str) -> str:

@@ -77,7 +77,7 @@ def show_results(
     except OSError as error:
         raise CadisError(f"The folder {page.parent} cannot be written: {error.strerror}.") from None
     print_verdict(console, comparison)
-    print_line(console, f"Report: {page}    Tables and figures are in the same folder.")
+    print_line(console, f"Report: {page}    Tables and figures: {page.parent}")
 
 
 def watch(run: Path, port: int, open_browser: bool) -> int:
@@ -85,22 +85,22 @@ def watch(run: Path, port: int, open_browser: bool) -> int:
     console, watched = Console(), WatchedFolder(run)
     try:
         with serve_page(watched, port) as address:
-            idle = "" if watched.is_running() else " No process is working on it now."
+            idle = "" if watched.is_running() else " No process is running it now."
             print_line(
-                console, f"Showing {run} at {address} until it ends. Stop with Ctrl-C.{idle}"
+                console, f"Open {address} in a browser to see {run}. Stop with Ctrl-C.{idle}"
             )
             if open_browser:
                 webbrowser.open(address)
             wait_for_end(watched)
     except KeyboardInterrupt:
-        print_line(console, "Stopped watching; the run itself continues.")
+        print_line(console, "Stopped; the run itself continues.")
         return 0
     print_line(console, f"The run has ended. Show it again: cadis report {run}")
     return 0
 
 
 def _draw(comparison: Comparison, folder: Path) -> None:
-    """Draw figures; of several comparisons, write a folder with page, tables and figures each."""
+    """Draw figures; if there are several comparisons, write a folder with a page for each."""
     if comparison.results.same_classes and not comparison.has_several_comparisons:
         draw_figures(comparison.results, folder / "figures")
         return
@@ -113,25 +113,27 @@ def _draw(comparison: Comparison, folder: Path) -> None:
 
 
 def _check_page(page: Path, paths: Sequence[Path]) -> None:
-    """Refuse to replace files of other programs and reports of other runs."""
+    """Raise an error if the page would replace files of other programs or other runs."""
     folder = page.parent
     is_run_folder = folder.resolve() in [path.resolve() for path in paths]
     if not is_run_folder and any(is_report_of_others(old, paths) for old in folder.glob("*.html")):
-        raise CadisError(f"{folder} has the report of other runs; choose another folder by --out.")
+        raise CadisError(
+            f"{folder} has the report of other runs; choose another folder with --out."
+        )
     has_report = any(map(is_report, folder.glob("*.html")))
     is_ours = RunFolder(folder).has_marker() or StudyFolder(folder).has_study() or has_report
     existing = [path for path in (page, *(folder / n for n in RESULT_FILES)) if path.exists()]
     if existing and not is_ours:
-        raise CadisError(f"{existing[0]} exists already; choose another folder by --out.")
+        raise CadisError(f"{existing[0]} exists already; choose another folder with --out.")
 
 
 def _choose_page(paths: Sequence[Path], out: Path | None) -> Path:
-    """Return the file of the page; by default in the folder of the run, or in a new folder."""
+    """Return the file of the page; by default in the folder of the run, or of a new report."""
     if out is not None and out.suffix == ".html":
         return out
     if out is not None and out.suffix and not out.is_dir():
         raise CadisError(f"The page is an HTML file; name it {out.stem}.html.")
-    if out is None and len(paths) > 1:  # the names of the runs make it unique
+    if out is None and len(paths) > 1:  # one folder per combination of runs
         names = (re.sub(r"[^\w.-]+", "-", str(path)).strip("-.") for path in paths)
         out = Path("runs") / shorten_name("-".join(["report", *names]))
     return (out or paths[0]) / "report.html"

@@ -26,7 +26,7 @@ from cadis.report.terminal import make_summary_table, print_line, show_run_progr
 from cadis.store import RunFolder, check_part_names
 
 _MAX_NAME = 100
-"""Maximum number of characters of a folder name, before a hash is added."""
+"""Maximum number of characters of a name; a longer name is cut, and its hash is added."""
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     if resume:
         if out is None or experiment is not None or preset is not None:
             raise CadisError(
-                "--resume needs the folder of the run as --out, and no file or preset."
+                "--resume needs the folder of the run (--out FOLDER), and no file or preset."
             )
         file = RunFolder(out).read_config()
         check_part_names(out, file, options)
@@ -69,7 +69,7 @@ def read_file_options(experiment: Path | None = None, preset: str | None = None)
 
 
 def make_run_name(*parts: str) -> str:
-    """Join texts such as a method and a dataset to one name; of paths, use the last part."""
+    """Join texts, such as a method and a dataset, into a name; use the last part of a path."""
     paths = (re.sub(r"^(images|csv|parquet):", "", part) for part in parts)
     names = (re.sub(r"\.(csv|tsv|parquet)$", "", Path(path).resolve().name) for path in paths)
     return re.sub(r"[^\w.-]+", "-", "-".join(names))
@@ -96,9 +96,9 @@ def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tr
 
 
 def _find_free_folder(name: str) -> Path:
-    """Return a new folder in ``runs``; add a number to the name if the folder exists."""
-    path, number = Path("runs") / name, 1
+    """Return a new folder in ``runs``; add a suffix -2, -3, ... if the folder exists."""
+    path, suffix = Path("runs") / name, 1
     while path.exists():
-        number += 1
-        path = Path("runs") / f"{name}-{number}"
+        suffix += 1
+        path = Path("runs") / f"{name}-{suffix}"
     return path

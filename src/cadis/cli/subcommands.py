@@ -19,12 +19,12 @@ _DATA_DIR = click.option("--data-dir", type=PATH, help="Folder to search for dat
     cadis data cache --clear
     """,
 )
-@click.option("--data-dir", type=PATH, help="Folder to search for datasets first.")
+@_DATA_DIR
 @click.pass_context
 def data(ctx: click.Context, data_dir: Path | None) -> None:
     """List the datasets, and download or verify them.
 
-    Without a command, list all datasets, with the folder of those that are downloaded.
+    Without a command, list all datasets and where they are on this machine.
     """
     ctx.obj = data_dir
     if ctx.invoked_subcommand is None:
@@ -45,14 +45,17 @@ def fetch(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> 
 @_DATA_DIR
 @click.pass_context
 def verify(ctx: click.Context, names: tuple[str, ...], data_dir: Path | None) -> None:
-    """Compare the files of datasets with their published checksums."""
+    """Compare the files of datasets with their published checksums.
+
+    Without NAME, verify all datasets that are on this machine.
+    """
     call("data", "verify_datasets", names=names, data_dir=data_dir or ctx.obj)
 
 
 @data.command(examples="cadis data cache --clear")
-@click.option("--clear", is_flag=True, help="Delete all cached images.")
+@click.option("--clear", is_flag=True, help="Delete the cache.")
 def cache(**arguments: Any) -> None:
-    """List the cached images of image folders, or delete them."""
+    """List the cache of decoded images, or delete it."""
     call("data", "show_cache", **arguments)
 
 
@@ -60,7 +63,7 @@ def cache(**arguments: Any) -> None:
     cls=CadisGroup, examples="cadis deploy init hospitals --site north --site south --host 10.0.0.5"
 )
 def deploy() -> None:
-    """Run a federation on several machines, with Flower."""
+    """Run a federation on several machines with Flower."""
 
 
 @deploy.command(
@@ -73,23 +76,24 @@ def deploy() -> None:
 @click.option("--site", "names", metavar="NAME", multiple=True, help="Name of a site; repeatable.")
 @click.option(
     "--sites",
-    "number",
+    "count",
     metavar="N",
     type=click.IntRange(1, 1000),
-    help="Number of sites, named site-1 to site-N, instead of --site.  [default: 3]",
+    help="Number of sites, if you do not name them; they get the names site-1, site-2, ...  "
+    "[default: 3]",
 )
 @click.option(
     "--host",
     metavar="NAME",
     default="127.0.0.1",
     show_default=True,
-    help="Address under which sites connect to the server.",
+    help="Host name or IP address of the server, as the sites reach it.",
 )
 @click.option("--port", metavar="N", default=8000, show_default=True, help="Port of the server.")
 def init(**arguments: Any) -> None:
     """Create the files of a server and its sites.
 
-    DIR receives keys, certificates, start scripts, the Flower app, and a README that explains the
-    next steps and which folder belongs to which site.
+    DIR is a new folder. It gets keys, certificates, start scripts, the Flower app, and a README
+    that explains the next steps and which files belong to which site.
     """
     call("deploy", "init", **arguments)

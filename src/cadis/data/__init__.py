@@ -3,14 +3,6 @@
 from cadis.data.conversion import as_samples, to_float32
 from cadis.data.dicom import ImageError
 from cadis.data.digits import digits
-from cadis.data.samples import (
-    Dataset,
-    Samples,
-    Scaling,
-    Subsets,
-    concatenate,
-    format_nonfinite_error,
-)
 from cadis.data.image_cache import clear_image_cache, get_cache_limit, list_cache_entries
 from cadis.data.image_folder import find_images
 from cadis.data.image_reading import read_image
@@ -24,6 +16,14 @@ from cadis.data.preprocessing import (
     from_json,
     to_json,
 )
+from cadis.data.samples import (
+    Dataset,
+    Samples,
+    Scaling,
+    Subsets,
+    concatenate,
+    format_nonfinite_error,
+)
 from cadis.data.site_data import load_site_data
 from cadis.data.table_files import TABLE_SUFFIXES, read_table
 from cadis.data.tables import TableColumns
@@ -36,11 +36,11 @@ __all__ = [
     "USER_DATA_PREFIXES",
     "CategoryColumn",
     "Dataset",
-    "Samples",
     "ImageError",
     "ImagePreprocessing",
     "NumberColumn",
     "Preprocessing",
+    "Samples",
     "Scaling",
     "Subsets",
     "TableColumns",
@@ -60,7 +60,7 @@ __all__ = [
     "load_site_data",
     "read_image",
     "read_table",
-    "to_samples_by_client",
     "to_float32",
     "to_json",
+    "to_samples_by_client",
 ]

@@ -12,13 +12,13 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from cadis._io import format_error
 from cadis.data.dicom import ImageError
-from cadis.data.samples import Samples, Scaling
 from cadis.data.image_reading import to_rgb
+from cadis.data.samples import Samples, Scaling
 from cadis.errors import CadisError
 
 _INPUT_COLUMNS = ("image", "img", "picture", "pixel_values", "inputs", "input_ids", "features", "x")
 _LABEL_COLUMNS = ("label", "labels", "target", "y")
-"""Usual names of columns with inputs and with labels; the first that exists is used."""
+"""Usual names of columns with inputs and with labels; the first name that exists is used."""
 
 
 def as_samples(data: object, subject: str) -> Samples:
@@ -27,8 +27,8 @@ def as_samples(data: object, subject: str) -> Samples:
     Args:
         data: one of: a pair of inputs (n, ...) and labels (n,); an iterable of such batches, for
             example a DataLoader; a ``torch.utils.data.Dataset`` of (input, label); a dataset of
-            Hugging Face's ``datasets``; or :class:`Samples`, which are returned unchanged.
-            Tensors of a TensorDataset are not copied.
+            the Hugging Face package ``datasets``; or :class:`Samples`, which are returned
+            unchanged. Tensors of a TensorDataset are not copied.
         subject: subject of error messages, for example ``"Client 3"``.
 
     Example:
@@ -56,7 +56,7 @@ def as_samples(data: object, subject: str) -> Samples:
 
 
 def to_float32(samples: Samples) -> Samples:
-    """Convert float64 inputs to float32, the type of most models; other types stay."""
+    """Convert float64 inputs to float32, the type of most models; keep other types."""
     if samples.inputs.dtype != torch.float64:
         return samples
     return Samples(samples.inputs.float(), samples.labels, samples.scaling)
@@ -99,7 +99,7 @@ def _convert_batches(data: Any, subject: str) -> Samples:
 
 
 def _is_pair(data: object) -> bool:
-    """Return whether the data are inputs and labels, and not two batches."""
+    """Return whether the data are a pair of inputs and labels, and not a list of two batches."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         return False
     return not any(
@@ -179,7 +179,7 @@ def _find_columns(
     if label is None or not others:
         raise CadisError(
             f"{subject} has the columns {', '.join(names)}; name one of them label, and give "
-            "another one with inputs."
+            "another column with inputs."
         )
     inputs = next((name for name in _INPUT_COLUMNS if name in others), None)
     return [inputs] if inputs else others, label
@@ -196,7 +196,7 @@ def _to_label_tensor(labels: Iterable[Any], subject: str) -> Tensor:
 
 
 def _convert_images(images: Sequence[Image.Image], labels: Tensor, subject: str) -> Samples:
-    """Convert images of one size: gray if all are, else RGB; they are scaled to 0 to 1."""
+    """Convert images of one size, to gray if all are gray, else to RGB; 0 to 255 becomes 0 to 1."""
     is_gray = all(image.mode == "L" for image in images)
     if len({image.size for image in images}) > 1:
         raise CadisError(f"{subject} has images of several sizes; resize them all to one.")

@@ -1,8 +1,9 @@
 """Reading DICOM images with the brightness that a viewer would show.
 
-The modality LUT converts stored values to measured values. The window of the file (VOI) converts
-these to gray levels. Without a window, the range that the file can store is mapped to black and
-white, so the brightness of a value never depends on the rest of the image.
+The modality lookup table (LUT) of the file converts stored values to measured values. The VOI
+(values of interest) transformation, a window or another table, converts measured values to gray
+levels. Without it, the lowest value that the file can store is black and the highest is white, so
+the brightness of a value never depends on the rest of the image.
 """
 
 import struct
@@ -19,7 +20,7 @@ from cadis.errors import CadisError
 
 _SUFFIXES = {".dcm", ".dicom"}
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-"""Suffixes of other image formats; these files are not searched for the DICOM signature."""
+"""Suffixes of other image formats; the content of these files is not checked for DICOM."""
 
 _MAGIC, _MAGIC_OFFSET = b"DICM", 128
 _DECODERS = ("gdcm", "pylibjpeg", "openjpeg", "libjpeg", "rle", "jpeg_ls")
@@ -35,7 +36,7 @@ class ImageError(ValueError):
 
 
 def is_dicom(path: Path) -> bool:
-    """Return whether a file is DICOM by its suffix or, without a known suffix, by its content."""
+    """Return whether a file is DICOM; without a known suffix, its content is checked."""
     if path.suffix.lower() in _SUFFIXES:
         return True
     if path.name == "DICOMDIR" or path.suffix.lower() in IMAGE_SUFFIXES or not is_file(path):
@@ -99,7 +100,7 @@ def _check(content: Any, color_model: str) -> None:
     if "PixelData" not in content:
         is_float = "FloatPixelData" in content or "DoubleFloatPixelData" in content
         raise ImageError(
-            "it has floating-point pixels, which do not say what is white"
+            "it has floating-point pixels, so the value of white is unknown"
             if is_float
             else "it is damaged, or there is no image in it"
         )

@@ -1,7 +1,7 @@
 """The built-in dataset: handwritten digits of scikit-learn.
 
-scikit-learn takes as long to import as torch, so its data file is read directly. If the file is
-not the expected one, scikit-learn loads it.
+Importing scikit-learn takes as long as importing torch, so its data file is read directly. If the
+file has an unexpected content, scikit-learn loads it.
 """
 
 import gzip
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.preprocessing import ImagePreprocessing
+from cadis.data.samples import Dataset, Samples, Scaling
 
 _SHA256 = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
 """Checksum of the decompressed content of ``sklearn/datasets/data/digits.csv.gz``."""
@@ -61,7 +61,7 @@ def digits() -> Dataset:
 
 
 def _read_file() -> _Integers | None:
-    """Return one row per digit, 64 pixels and the label; None if it is not the expected file."""
+    """Return one row per digit, 64 pixels and the label; None if the checksum is wrong."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         return None
@@ -78,10 +78,10 @@ def _read_file() -> _Integers | None:
 def split_stratified(labels: _Integers, share: float) -> tuple[_Integers, _Integers]:
     """Return shuffled indices of the training set and of the test set.
 
-    The result equals that of ``sklearn.model_selection.train_test_split`` with ``stratify`` and
-    ``random_state=0``.
+    ``sklearn.model_selection.train_test_split`` with ``stratify`` and ``random_state=0`` returns
+    the same indices.
     """
-    generator = np.random.RandomState(0)  # the generator of scikit-learn
+    generator = np.random.RandomState(0)  # the same type of generator as in scikit-learn
     counts = np.bincount(labels)
     num_test = int(np.ceil(share * len(labels)))
     train_counts = _apportion(counts, len(labels) - num_test, generator)
@@ -96,13 +96,16 @@ def split_stratified(labels: _Integers, share: float) -> tuple[_Integers, _Integ
 
 
 def _apportion(counts: _Integers, total: int, generator: np.random.RandomState) -> _Integers:
-    """Split a total in proportion to counts, by largest remainders with random ties, (classes,)."""
+    """Split a total in proportion to counts, (classes,).
+
+    This is the largest remainder method; ties are broken at random.
+    """
     exact = counts / counts.sum() * total
-    numbers: _Integers = np.floor(exact).astype(np.int64)
-    remainders = exact - numbers
+    parts: _Integers = np.floor(exact).astype(np.int64)
+    remainders = exact - parts
     for value in np.unique(remainders)[::-1]:
         ties = np.flatnonzero(remainders == value)
-        if (missing := total - numbers.sum()) > 0:
+        if (missing := total - parts.sum()) > 0:
             size = min(len(ties), missing)
-            numbers[generator.choice(ties, size=size, replace=False)] += 1
-    return numbers
+            parts[generator.choice(ties, size=size, replace=False)] += 1
+    return parts

@@ -1,4 +1,4 @@
-"""Holding out test samples of datasets without a test set, and of the data of each client."""
+"""Holding out samples for testing: of a dataset without a test set, or of each client."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ _TEST_SHARE = 0.1
 
 
 def hold_out_tenth_per_class(labels: Sequence[int], clients: Sequence[str | None]) -> Tensor:
-    """Draw a tenth of each class for testing, always the same for the same data.
+    """Draw a tenth of each class for testing; the same data always give the same samples.
 
-    At least one sample of a class is held out, unless it has only one. A client keeps at least
-    one sample.
+    At least one sample of a class is held out, unless the class has only one sample. A client
+    keeps at least one sample for training.
 
     Args:
         labels: label of each sample.
@@ -44,14 +44,14 @@ def hold_out_tenth_per_class(labels: Sequence[int], clients: Sequence[str | None
 def hold_out(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Draw the test samples of one client, stratified by class.
 
-    The number of test samples is the share of the client's samples, rounded, and at least one.
-    It is split among the classes by the largest remainder method; ties are broken at random. A
+    The number of test samples is the share times the number of samples, rounded, and at least one.
+    It is split among the classes with the largest remainder method; ties are broken at random. A
     class with several samples keeps at least one for training. A client with a single sample
     trains on it and is not tested.
 
     Args:
         labels: labels of the client's samples, (n,).
-        share: share of the samples that is held out, at least 0 and less than 1.
+        share: fraction of the samples to hold out, at least 0 and less than 1.
         generator: random generator of this client.
 
     Returns:
@@ -67,12 +67,12 @@ def hold_out(labels: Tensor, share: float, generator: torch.Generator) -> Tensor
     """
     is_test = torch.zeros(len(labels), dtype=torch.bool)
     classes, counts = labels.unique(return_counts=True)
-    numbers = [0] * len(classes)
+    test_counts = [0] * len(classes)
     if share:
-        numbers = _compute_test_counts(counts.tolist(), share, generator)
-    for label, number in zip(classes, numbers, strict=True):
+        test_counts = _compute_test_counts(counts.tolist(), share, generator)
+    for label, test_count in zip(classes, test_counts, strict=True):
         members = (labels == label).nonzero()[:, 0]
-        is_test[members[torch.randperm(len(members), generator=generator)[:number]]] = True
+        is_test[members[torch.randperm(len(members), generator=generator)[:test_count]]] = True
     return is_test
 
 
@@ -81,18 +81,18 @@ def _compute_test_counts(counts: list[int], share: float, generator: torch.Gener
 
     Args:
         counts: number of samples of each class.
-        share: share of the samples that is held out.
+        share: fraction of the samples to hold out.
         generator: source of the random order that breaks ties.
     """
     limits = [max(count - 1, 1) for count in counts]
     wanted = max(1, round(share * sum(counts)))
     wanted = min(wanted, sum(limits), sum(counts) - 1)
     quotas = [share * count for count in counts]
-    numbers = [min(int(quota), limit) for quota, limit in zip(quotas, limits, strict=True)]
+    test_counts = [min(int(quota), limit) for quota, limit in zip(quotas, limits, strict=True)]
     order = torch.randperm(len(counts), generator=generator).tolist()
-    while sum(numbers) < wanted:
-        available = [index for index in order if numbers[index] < limits[index]]
-        # Rounding hides numerical differences of equal remainders; max() takes the first of them.
-        index = max(available, key=lambda index: round(quotas[index] - numbers[index], 9))
-        numbers[index] += 1
-    return numbers
+    while sum(test_counts) < wanted:
+        available = [index for index in order if test_counts[index] < limits[index]]
+        # Equal remainders may differ by rounding errors, so round them; max() takes the first one.
+        index = max(available, key=lambda index: round(quotas[index] - test_counts[index], 9))
+        test_counts[index] += 1
+    return test_counts

@@ -27,14 +27,14 @@ from cadis.data.image_reading import Frame, read_image
 from cadis.errors import CadisError, RunError
 
 _VERSION = "2"
-"""Version of the decoding; a change invalidates all entries."""
+"""Version of the decoding code; a new version invalidates all entries."""
 
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 """Images may show patients, so only the user may read them."""
 
 _PIXELS, _INDEX = "pixels.raw", "index.json"
 _ENTRY_FILES = (_PIXELS, _INDEX, "pixels.npy", "broken.json")
-"""Names of all files of an entry or a draft; the last two are those of version 1."""
+"""Names of all files of an entry or a draft; version 1 wrote the last two."""
 
 _DRAFT_PREFIX = ".draft-"
 _DAY, _MINUTE = 24 * 60 * 60, 60
@@ -104,7 +104,7 @@ def _read_entry(folder: Path, count: int, size: int) -> DecodedImages | None:
     try:
         index, digest = (folder / _INDEX).read_text(encoding="utf-8").splitlines()
         content = json.loads(index)
-        errors = {int(number): str(reason) for number, reason in content["broken"].items()}
+        errors = {int(image): str(reason) for image, reason in content["broken"].items()}
         path, shape = folder / _PIXELS, (count - len(errors), size, size, 3)
         if path.stat().st_size != np.prod(shape):
             return None
@@ -116,7 +116,7 @@ def _read_entry(folder: Path, count: int, size: int) -> DecodedImages | None:
         checksum.update(index.encode())
         if checksum.hexdigest() != digest:
             return None
-        os.utime(folder / _INDEX)  # entries that were not used for longest are removed first
+        os.utime(folder / _INDEX)  # the least recently used entries are removed first
         return DecodedImages(pixels, errors, content["animated"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
@@ -127,7 +127,8 @@ def _write_entry(
 ) -> None:
     """Decode images into files of a draft folder.
 
-    Plain writing raises an error if the disk is full; writing to a mapping kills the process.
+    The files are not mapped to memory for writing: if the disk is full, writing to a mapping kills
+    the process, whereas plain writing raises an error.
     """
     digest = hashlib.sha256()
     with (draft / _PIXELS).open("wb") as file:
@@ -151,20 +152,20 @@ def _decode_all(
     callbacks: Callbacks,
     store: Callable[[NDArray[np.uint8]], None],
 ) -> tuple[dict[int, str], list[int]]:
-    """Call ``store`` with each image in order; return errors by index, and animated images."""
+    """Call ``store`` with each image in order; return errors by index, and animated indices."""
     errors: dict[int, str] = {}
     animated = []
     with (
-        warnings.catch_warnings(action="ignore"),  # an image is read completely, or reported
+        warnings.catch_warnings(action="ignore"),  # images that cannot be read are reported
         ThreadPoolExecutor(os.cpu_count()) as pool,  # Pillow releases the GIL while decoding
     ):
-        for number, frame in enumerate(pool.map(partial(_read_frame, size=size), paths)):
+        for index, frame in enumerate(pool.map(partial(_read_frame, size=size), paths)):
             if isinstance(frame, str):
-                errors[number] = frame
+                errors[index] = frame
             else:
                 store(frame.pixels)
-                animated += [number] if frame.is_animated else []
-            callbacks.progress("reading images", number + 1, len(paths))
+                animated += [index] if frame.is_animated else []
+            callbacks.progress("reading images", index + 1, len(paths))
     return errors, animated
 
 
@@ -241,7 +242,7 @@ def list_cache_entries(cache: Path) -> list[CacheEntry]:
 
 
 def _remove(entries: Iterable[CacheEntry]) -> list[CacheEntry]:
-    """Remove entries and return those removed; other processes can still use mapped files."""
+    """Remove entries and return the removed ones; other processes can still use mapped files."""
     removed = []
     for entry in entries:
         with suppress(OSError):  # another process may remove it at the same time
@@ -277,7 +278,7 @@ def clear_image_cache(cache: Path) -> tuple[list[CacheEntry], list[CacheEntry]]:
         cache: folder of the cache.
 
     Returns:
-        The removed entries and the remaining ones.
+        The removed entries and the remaining entries.
     """
     entries = list_cache_entries(cache)
     fresh = [e for e in entries if e.is_draft and time.time() - e.used < _MINUTE]
@@ -302,10 +303,10 @@ def _describe_entry(path: Path) -> CacheEntry:
     index: dict[str, object] = {}
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         index = dict(json.loads((path / _INDEX).read_text(encoding="utf-8").splitlines()[0]))
-    side, number, source = index.get("side"), index.get("number"), index.get("source")
+    side, count, source = index.get("side"), index.get("number"), index.get("source")
     return CacheEntry(
         path,
-        number if isinstance(number, int) else None,
+        count if isinstance(count, int) else None,
         side if isinstance(side, int) else None,
         source if isinstance(source, str) else "",
         size,

@@ -12,7 +12,7 @@ from cadis.data.dicom import IMAGE_SUFFIXES, is_dicom
 from cadis.errors import CadisError
 
 _MAX_CLASSES = 100_000
-"""Limit of class numbers, because a model has one output for each number up to the highest."""
+"""Limit of class numbers: a model has one output for each number up to the highest number."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ImageFile:
 class SkippedFiles:
     """Entries of a folder that are not used, to be reported to the user."""
 
-    links: list[Path] = field(default_factory=list)  # links to folders, which may form cycles
+    links: list[Path] = field(default_factory=list)  # links to folders: they may form cycles
     others: list[Path] = field(default_factory=list)  # files without the suffix of an image
     empty: list[Path] = field(default_factory=list)  # folders of clients or classes without images
 
@@ -75,7 +75,7 @@ def read_image_folder(folder: Path) -> ImageFolder:
         return _read_pills(folder)
     if not is_folder(folder):
         raise CadisError(
-            f"There is no folder {to_printable(folder)}; name the folder of your images by "
+            f"There is no folder {to_printable(folder)}; name the folder of your images with "
             "--dataset images:FOLDER."
         )
     _check_name(folder)
@@ -170,7 +170,7 @@ def _raise_unreadable(error: OSError) -> NoReturn:
 
 
 def _check_name(folder: Path) -> None:
-    """Raise an error if a path is not valid text: names of clients and classes are written."""
+    """Raise an error if a path is not valid UTF-8, since names of clients are written to files."""
     if to_printable(folder) != str(folder):
         raise CadisError(
             f"The name of the folder {to_printable(folder)} is not valid UTF-8; rename it."
@@ -230,5 +230,5 @@ def _check_image_names(client: str, names: Any, folder: Path) -> None:
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             raise CadisError(
                 f"{subject} has the image {name}, which is not within pill_cropped; put it there, "
-                "and name it by its path from there."
+                "and give its path from there."
             )

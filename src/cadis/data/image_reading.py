@@ -1,7 +1,8 @@
 """Reading an image file as RGB with 8 bits per channel.
 
 The scaling of pixel values depends on the metadata of the file and never on the content of the
-image, so images stay comparable. An image whose scaling is ambiguous is rejected.
+image, so equal values have equal brightness in all images. An image whose scaling is ambiguous is
+rejected.
 """
 
 import stat
@@ -17,7 +18,7 @@ from cadis._io import to_printable
 from cadis.data.dicom import ImageError, is_dicom, read_dicom
 
 _PLAIN_MODES = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
-"""Modes with at most 8 bits, which Pillow converts without loss of range."""
+"""Modes with at most 8 bits per channel, which Pillow converts to RGB without clipping."""
 
 _STRAIGHT_MODES = {"La": "LA", "RGBa": "RGBA"}
 """Modes with premultiplied alpha, and the same modes with straight alpha."""
@@ -38,7 +39,7 @@ def read_image(path: Path, size: int) -> Frame:
     """Read an image upright and in RGB, resized to a square.
 
     Args:
-        path: image file, also DICOM.
+        path: image file; DICOM files are accepted too.
         size: width and height of the result in pixels.
 
     Raises:
@@ -105,10 +106,10 @@ def to_rgb(image: Image.Image, source: Image.Image) -> Image.Image:
 
 
 def _scale_integers(image: Image.Image, source: Image.Image) -> NDArray[np.uint8]:
-    """Scale integers of 16 bits, or of 12 if the file says so, to 0 to 255."""
+    """Scale integers of 16 bits, or of 12 bits if the metadata say so, to the range 0 to 255."""
     if image.mode == "I" and source.format not in ("PNG", "PPM"):  # these have at most 16 bits
         raise ImageError(
-            "it has mode I, signed or 32-bit integers, which do not say what is white; save it "
+            "it has mode I, signed or 32-bit integers, so the value of white is unknown; save it "
             "with 8 bits, or with 16 bits and no sign"
         )
     values = np.asarray(image).astype(np.uint32)
@@ -121,12 +122,12 @@ def _scale_integers(image: Image.Image, source: Image.Image) -> NDArray[np.uint8
 
 
 def _scale_floats(values: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Scale floats from 0 (black) to 1 (white) to 0 to 255."""
+    """Scale floats between 0 (black) and 1 (white) to the range 0 to 255."""
     outside = values[~((values >= 0) & (values <= 1))]  # NaN is outside too
     if outside.size:
         raise ImageError(
             "it has mode F, floats from 0 (black) to 1 (white), but has the value "
-            f"{outside[0]:g}; divide its values by that of white"
+            f"{outside[0]:g}; divide all values by the value of white"
         )
     return np.rint(values * 255).astype(np.uint8)
 
@@ -138,7 +139,7 @@ def _gray_to_rgb(levels: NDArray[np.uint8], source: Image.Image) -> Image.Image:
 
 
 def _check_transparent_color(image: Image.Image) -> None:
-    """Reject a transparent color that cannot be compared with pixels converted to 8 bits."""
+    """Raise an error if the transparent color cannot be compared with pixels of 8 bits."""
     layouts = {str(tile[3]) for tile in getattr(image, "tile", [])} & {"L;2", "L;4", "RGB;16B"}
     if layouts and "transparency" in image.info:
         raise ImageError(

@@ -8,11 +8,11 @@ import torch
 
 from cadis._io import Callbacks, to_printable
 from cadis.data.dicom import check_dicom_extra, is_dicom
-from cadis.data.samples import Dataset, Samples, Scaling, group_indices_by_client
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.image_cache import decode
 from cadis.data.image_folder import ImageFile, ImageFolder, SkippedFiles, read_image_folder
 from cadis.data.preprocessing import ImagePreprocessing
+from cadis.data.samples import Dataset, Samples, Scaling, group_indices_by_client
 from cadis.errors import CadisError
 
 _IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -32,7 +32,7 @@ def load_images(
         size: width and height in pixels to which images are resized.
         cache: folder of the cache of decoded images; None for no cache.
         callbacks: called with the progress and with warnings.
-        classes: names of all classes, if other clients have more classes than this folder.
+        classes: names of all classes, if other clients have classes that this folder lacks.
     """
     images = read_image_folder(folder)
     _report_skipped(images.skipped, callbacks)
@@ -100,13 +100,13 @@ def _report_skipped(skipped: SkippedFiles, callbacks: Callbacks) -> None:
 
 
 def _format_suffixes(files: Sequence[Path]) -> str:
-    """Return the number of files of the most frequent suffixes; "" if there is only one suffix."""
+    """Return the file counts of the most frequent suffixes; "" if there is only one suffix."""
     counts = Counter(map(_get_suffix, files))
     if len(counts) == 1:
         return ""
     frequent = counts.most_common(_MAX_SUFFIXES_LISTED)
-    texts = [f"{number:,} {to_printable(suffix)}" for suffix, number in frequent]
-    if others := len(files) - sum(number for _, number in frequent):
+    texts = [f"{count:,} {to_printable(suffix)}" for suffix, count in frequent]
+    if others := len(files) - sum(count for _, count in frequent):
         texts.append(f"{others:,} more")
     return f" ({', '.join(texts)})"
 

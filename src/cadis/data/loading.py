@@ -5,7 +5,6 @@ from pathlib import Path
 
 from cadis._io import NO_CALLBACKS, Callbacks, expand_home
 from cadis.data.digits import digits
-from cadis.data.samples import Dataset
 from cadis.data.images import load_images
 from cadis.data.published import (
     CATALOGUE,
@@ -16,16 +15,17 @@ from cadis.data.published import (
     list_data_folders,
     load_published,
 )
+from cadis.data.samples import Dataset
 from cadis.data.tables import TableColumns, load_table
 from cadis.data.user_data import load_user_data
 from cadis.errors import CadisError
 
 DATASETS = ("digits", *CATALOGUE, "images:FOLDER", "csv:PATH", "parquet:PATH", "FILE.py:FUNCTION")
-"""Names of datasets; words in capitals stand for paths and names of the user."""
+"""Names of datasets; words in capitals stand for the user's paths and names."""
 
 TABLE_PREFIXES = ("csv:", "parquet:")
 USER_DATA_PREFIXES = ("images:", *TABLE_PREFIXES)
-"""Prefixes of the path of a user's own files."""
+"""Prefixes of dataset names that are followed by the path of a user's files."""
 
 _MAX_CLIENTS_LISTED = 10
 _LARGE_INPUT = 1000.0
@@ -56,7 +56,7 @@ def load(
         offline: whether downloads are forbidden.
         image_size: width and height in pixels to which images of ``images:`` are resized.
         callbacks: called with the progress and with warnings.
-        columns: use of the columns of tables.
+        columns: titles of the table columns with clients, labels and categories.
         cache: whether decoded images are kept in the user's cache.
 
     Example:
@@ -86,7 +86,7 @@ def load(
 
 
 def _is_code(name: str) -> bool:
-    """Return whether a name is that of a function in a file, or in a module of a package."""
+    """Return whether a name refers to a function in a file, or in a module of a package."""
     source, colon, _ = name.rpartition(":")
     return bool(colon) and "." in source and not name.startswith(USER_DATA_PREFIXES)
 
@@ -102,8 +102,8 @@ def _load_published(
             problem = describe_missing_files(published, folders)
             problem = problem or f"it is not in {', '.join(map(str, folders))}"
             raise CadisError(
-                f"{name} is missing: {problem}; fetch it without --offline, or name the folder "
-                "that has its files by --data-dir."
+                f"{name} is missing: {problem}; download it without --offline, or name the folder "
+                "of its files with --data-dir."
             )
         fetch(published, folders[0], callbacks)
         files = find_dataset(published, folders[:1])
@@ -112,7 +112,7 @@ def _load_published(
 
 
 def report_sizes(dataset: Dataset, callbacks: Callbacks) -> None:
-    """Report the number of samples per client, and warn of small test sets and large inputs."""
+    """Report the number of samples per client, and warn about small test sets and large inputs."""
     if len(dataset.test) < _FEW_SAMPLES:
         step = f"{1 / len(dataset.test):.2g}"
         callbacks.say(
@@ -140,13 +140,13 @@ def _report_client_sizes(
     callbacks.say(_format_client_sizes(sizes, has_tests=bool(test_sizes)))
     if only_tested := [client for client in test_sizes if client not in train_sizes]:
         callbacks.say(
-            f"{_list_clients(only_tested)} only test samples, and no part in training; add "
-            "training samples if this is not intended."
+            f"{_format_subject(only_tested)} only test samples and no training samples; add some "
+            "if this is not intended."
         )
     untested = [client for client, (_, test) in sizes.items() if not test]
     if test_sizes and untested:
         callbacks.say(
-            f"{_list_clients(untested)} no test samples; no accuracy is computed for them."
+            f"{_format_subject(untested)} no test samples, so no accuracy is computed for them."
         )
     few = {client: test for client, (_, test) in sizes.items() if 0 < test < _FEW_SAMPLES}
     if few:
@@ -173,8 +173,8 @@ def _format_client_sizes(sizes: Mapping[str, tuple[int, int]], has_tests: bool) 
     return f"Training{' + test' if has_tests else ''} samples: {', '.join(texts)}."
 
 
-def _list_clients(names: list[str]) -> str:
-    """Return the names of the first clients, followed by has or have."""
+def _format_subject(names: list[str]) -> str:
+    """Return the beginning of a sentence: the names of the first clients, and "has" or "have"."""
     text = ", ".join(names[:_MAX_CLIENTS_LISTED])
     more = len(names) - _MAX_CLIENTS_LISTED
     rest = f" and {more} more" if more > 0 else ""

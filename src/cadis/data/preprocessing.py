@@ -1,4 +1,4 @@
-"""Preprocessing of raw inputs, which is stored with a model for its use elsewhere.
+"""Preprocessing of raw inputs; it is stored with the model, which needs it for predictions.
 
 The preprocessing of a table is fitted to the training rows only.
 """
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "-nan", "+nan", "null", "none", "?"})
-"""Cells that stand for a missing value, in lower case."""
+"""Contents of cells that stand for a missing value, in lower case."""
 
 _MAX_CATEGORIES = 1000
-"""Limit of the categories of a column, because each is one input of the model."""
+"""Maximum number of categories of a column: each category is one input of the model."""
 
 _MOST_SHARE, _MOST_COUNT = 0.9, 5
-"""Text is an error in a column if at least this share and this number of its values are numbers."""
+"""A column with text is reported as an error if at least this share of its values, and at least
+this many values, are numbers: the text is then probably a mistake."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ImagePreprocessing:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers: standardized, and missing values are replaced by the mean.
+    """A column of numbers, which are standardized; the mean replaces missing values.
 
     Example:
         >>> from cadis.data import NumberColumn
@@ -70,9 +71,9 @@ class NumberColumn:
     """
 
     name: str
-    mean: float  # of the training rows with a value
-    deviation: float  # standard deviation of the training rows with a value; 1 if it is 0
-    may_lack: bool  # whether a second input is 1 for a missing value, because training rows lack it
+    mean: float  # over the training rows with a value
+    deviation: float  # standard deviation over the training rows with a value; 1 if it is 0
+    may_lack: bool  # whether values may be missing; a second input then is 1 for a missing value
 
     def encode(self, cells: Sequence[str]) -> Tensor:
         """Return the inputs of a model, (n, 1), or (n, 2) if values may be missing."""
@@ -87,7 +88,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories: one-hot encoded, with only zeros for an unknown category.
+    """A column of categories, which are one-hot encoded; an unknown category is encoded as zeros.
 
     Example:
         >>> from cadis.data import CategoryColumn
@@ -126,7 +127,7 @@ class TablePreprocessing:
         """Return the inputs of a model, (n, inputs).
 
         Args:
-            table: cells as strings, a data frame or a dict of columns by title.
+            table: cells as strings: a data frame, or a dict that maps titles to columns.
         """
         for column in self.columns:
             if column.name not in table:
@@ -173,8 +174,8 @@ def _parse_number(cell: str) -> float:
 def fit_table(cells: "DataFrame", as_categories: Collection[str] = ()) -> TablePreprocessing:
     """Fit the preprocessing of a table.
 
-    A column is numeric if all its values are numbers. Otherwise it is categorical, but it is an
-    error if nearly all values are numbers. A column without values is left out.
+    A column is numeric if all its values are numbers; otherwise it is categorical. If nearly all
+    values are numbers but some are text, an error is raised. A column without values is left out.
 
     Args:
         cells: cells of the training rows, as strings.
@@ -209,7 +210,7 @@ def _fit_categories(present: "Series", may_lack: bool) -> CategoryColumn:
         raise CadisError(
             f"The column {present.name} has {len(categories):,} different values such as "
             f"{present.iloc[0]!r} ({format_location(present)}); if it identifies a row, ignore it "
-            f"by --ignore-columns {present.name}."
+            f"with --ignore-columns {present.name}."
         )
     return CategoryColumn(present.name, (*categories, *([""] if may_lack else [])))
 
@@ -239,13 +240,13 @@ def _are_numbers(present: "Series", numbers: NDArray[np.float64]) -> bool:
     else:
         sentence += (
             f"but {count:,} of {len(present):,} values are numbers; leave such cells empty, or "
-            f"name the column by --category-columns {present.name} if its values are categories."
+            f"use --category-columns {present.name} if its values are categories."
         )
     raise CadisError(sentence)
 
 
 def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Return a dict of plain values, for JSON.
+    """Return the preprocessing as a dict of plain values, for JSON.
 
     Example:
         >>> from cadis.data import ImagePreprocessing, Scaling, from_json, to_json
@@ -257,7 +258,7 @@ def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
 
 
 def from_json(content: Mapping[str, Any]) -> Preprocessing:
-    """Return the preprocessing of a dict that :func:`to_json` returned."""
+    """Build the preprocessing from a dict that :func:`to_json` returned."""
     if content["kind"] == ImagePreprocessing.kind:
         scaling = Scaling(**{name: tuple(values) for name, values in content["scaling"].items()})
         height, width = content["height"], content["width"]

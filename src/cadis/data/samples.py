@@ -79,7 +79,7 @@ class Samples:
 
     @property
     def input_format(self) -> str:
-        """Shape of one input and data type, as text for error messages."""
+        """Shape and data type of one input, as text for error messages."""
         return f"shape {tuple(self.inputs.shape[1:])} and type {self.inputs.dtype}"
 
     @property
@@ -109,7 +109,7 @@ class Samples:
         self.check_finite(subject)
 
     def check_finite(self, subject: str) -> None:
-        """Raise an error if an input is infinite or not a number."""
+        """Raise an error if an input is NaN or infinite."""
         if len(samples := self.find_nonfinite()):
             first = int(samples[0])
             position = self.describe_nonfinite(first)
@@ -118,16 +118,16 @@ class Samples:
             )
 
     def describe_nonfinite(self, sample: int) -> str:
-        """Return kind and position of the first infinite or NaN input of a sample, as text."""
+        """Describe the first NaN or infinite input of a sample, such as "NaN at position 3"."""
         values = self.inputs[sample]
         index = tuple(values.isfinite().logical_not().nonzero()[0].tolist())
-        problem = "not a number" if values[index].isnan() else "infinite"
+        problem = "NaN" if values[index].isnan() else "infinite"
         return f"{problem} at position {', '.join(map(str, index))}" if index else problem
 
     def find_nonfinite(self) -> Tensor:
-        """Return the indices of samples with an infinite or NaN input, (m,)."""
+        """Return the indices of samples with a NaN or infinite input, (m,)."""
         if not self.inputs.is_floating_point() or self.inputs.sum().isfinite():
-            return torch.zeros(0, dtype=torch.int64)  # a finite sum has only finite terms
+            return torch.zeros(0, dtype=torch.int64)  # all terms of a finite sum are finite
         finite = self.inputs.isfinite().reshape(len(self.inputs), -1).all(dim=1)
         return finite.logical_not().nonzero()[:, 0]
 
@@ -152,27 +152,27 @@ class Samples:
 
 
 def format_nonfinite_error(subject: str, count: int, first: str, position: str) -> str:
-    """Return the error message for samples with infinite or NaN inputs.
+    """Return the error message for samples with NaN or infinite inputs.
 
     Args:
         subject: subject of the sentence, for example ``"Client 3"``.
         count: number of samples.
-        first: name of the first of these samples.
-        position: problem and position of the first of these inputs, as text.
+        first: name of the first of these samples, for example ``"sample 17"``.
+        position: description of its input, see :meth:`Samples.describe_nonfinite`.
     """
     if count == 1:
         return (
-            f"{subject} has 1 sample with inputs that are infinite or not a number, {first} "
-            f"({position}); repair it or leave it out."
+            f"{subject} has 1 sample with inputs that are NaN or infinite, {first} ({position}); "
+            "repair it or leave it out."
         )
     return (
-        f"{subject} has {count:,} samples with inputs that are infinite or not a number; the first "
-        f"is {first} ({position}); repair them or leave them out."
+        f"{subject} has {count:,} samples with inputs that are NaN or infinite; the first is "
+        f"{first} ({position}); repair them or leave them out."
     )
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:
-    """Concatenate samples of the same scaling.
+    """Concatenate samples that have the same scaling.
 
     Example:
         >>> import torch
@@ -202,7 +202,7 @@ def group_indices_by_client(clients: Sequence[str | None]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, repr=False)
 class Subsets(Sequence[Samples]):
-    """Clients as lists of indices into one dataset, which is in memory once.
+    """The samples of all clients, as indices into one dataset that is in memory only once.
 
     Attributes:
         samples: samples of all clients.
@@ -232,7 +232,7 @@ class Subsets(Sequence[Samples]):
     @overload
     def __getitem__(self, client: slice) -> "Subsets": ...
     def __getitem__(self, client: int | slice) -> "Samples | Subsets":
-        """Return a copy of a client's samples, or the subsets of some of the clients."""
+        """Return a copy of a client's samples, or the subsets of a slice of the clients."""
         if isinstance(client, slice):
             return Subsets(self.samples, self.indices[client])
         return self.samples.take(self.indices[client])
@@ -246,7 +246,7 @@ class Subsets(Sequence[Samples]):
         return [self.samples.labels[indices] for indices in self.indices]
 
     def pool(self) -> "Subsets":
-        """Return one client with the samples of all clients."""
+        """Return subsets with a single client that has the samples of all clients."""
         return Subsets(self.samples, (torch.cat(self.indices),))
 
 
@@ -255,7 +255,7 @@ class Dataset:
     """Training samples, a test set and the names of the classes.
 
     Attributes:
-        name: name of the dataset in the option ``--dataset``.
+        name: name of the dataset, as in the option ``--dataset``.
         train: training samples, which a partition splits among clients.
         test: test samples, which are not given to clients.
         classes: names of the classes, in the order of their numbers.
@@ -264,7 +264,7 @@ class Dataset:
         client_test_indices: indices of each client's test samples in ``test``; empty if the
             data do not define clients.
         preprocessing: conversion of raw inputs to inputs of a model; None if unknown.
-        client_tests: test samples of clients that are not part of ``test``.
+        client_tests: test samples of each client, if they are not part of ``test``.
 
     Example:
         >>> import torch

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cadis._io import NO_CALLBACKS, Callbacks, expand_home, is_folder, to_printable
-from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.images import load_images
 from cadis.data.published import get_image_cache_folder
+from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.table_files import TABLE_SUFFIXES
 from cadis.errors import CadisError
 
@@ -29,7 +29,7 @@ def load_site_data(
     callbacks: Callbacks = NO_CALLBACKS,
     cache: bool = True,
 ) -> Dataset:
-    """Load the data of one site, which other sites do not see.
+    """Load the data of one site; other sites have no access to them.
 
     Without test data, a tenth of each class is held out.
 
@@ -37,7 +37,7 @@ def load_site_data(
         path: folder of images, see :func:`cadis.data.image_folder.read_image_folder`; or a file
             ``.safetensors`` or ``.npz`` with ``inputs`` (n, ...) and ``labels`` (n,), and
             optionally ``test_inputs`` and ``test_labels``. Inputs of type uint8 are divided by
-            255, and those of type uint16 by 65,535. Other inputs are converted to float32.
+            255, and inputs of type uint16 by 65,535. Other inputs are converted to float32.
         classes: names of the classes of all sites, in the order of their numbers.
         image_size: width and height in pixels to which images are resized.
         callbacks: called with the progress and with warnings.
@@ -83,7 +83,7 @@ def _to_samples(tensors: dict[str, Tensor], prefix: str, path: str, num_classes:
     inputs, labels = (tensors[name] for name in names)
     scaling = None
     if inputs.dtype == torch.uint8 and inputs.dim() > 2:
-        # Images stay uint8, a quarter of the memory, and are scaled batch by batch.
+        # Images stay uint8, which needs a quarter of the memory, and are scaled batch by batch.
         channels = inputs.shape[1] if inputs.dim() == 4 else 1
         scaling = Scaling((0.0,) * channels, (1.0,) * channels)
     elif inputs.dtype in _WHITE:

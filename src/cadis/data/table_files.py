@@ -16,16 +16,16 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 """Suffixes of table files."""
 
 TRAIN, TEST = "train", "test"
-"""Names of the two parts, for folders, files and the column ``split``."""
+"""Names of the training and the test part, in folders, files and the column ``split``."""
 
 _DELIMITERS = (",", ";", "\t", "|")
 
 _Rows: TypeAlias = list[tuple[int, tuple[str, ...]]]
-"""Line of each row in a CSV file, or number from 1 in a Parquet file, and the cells of the row."""
+"""Line number of each row (in a Parquet file, row number from 1) and the cells of the row."""
 
 
 class _Source(NamedTuple):
-    """A file with its client and its part; these are "" if the path does not define them."""
+    """A file with its client and its part, train or test; "" if the path does not define them."""
 
     path: Path
     client: str = ""
@@ -39,7 +39,7 @@ def read_table(path: Path) -> "DataFrame":
         path: CSV, TSV or Parquet file.
 
     Returns:
-        A data frame of strings, indexed by the line in the file.
+        A data frame of strings; the index is the line number in the file.
 
     Example:
         >>> from pathlib import Path

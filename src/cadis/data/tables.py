@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis._io import Callbacks, natural_key
-from cadis.data.samples import Dataset, Samples, group_indices_by_client
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.preprocessing import (
     NumberColumn,
@@ -19,6 +18,7 @@ from cadis.data.preprocessing import (
     is_missing,
     parse_cells,
 )
+from cadis.data.samples import Dataset, Samples, group_indices_by_client
 from cadis.data.table_files import TEST, TRAIN, format_location, read_tables
 from cadis.errors import CadisError
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
 
 _LABEL, _SPLIT = "label", "split"
-"""Default title of the label column, and title of the column with train or test."""
+"""Default title of the label column, and title of the column that says "train" or "test"."""
 
 _MAX_CLASSES = 1000
 _FEW_ROWS = 20
-"""Number of rows up to which words may all differ without a warning."""
+"""Number of rows up to which all values of a text column may differ without a warning."""
 
 _NONE = "none"
-"""A missing value in other columns, but possibly the name of a class in the label column."""
+"""In the label column, this may be the name of a class; in other columns, it is a missing value."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Use of the columns of a table, by their titles.
+    """Titles of the table columns that have a special meaning.
 
     Attributes:
         client: column with the client of each row; "" if each file is one client, or if a
             partition splits the rows among clients.
-        label: column with the class of each row; "" is ``label``.
+        label: column with the class of each row; "" stands for the column ``label``.
         ignored: columns that are not inputs.
         categories: columns whose values are categories even if they are numbers.
 
@@ -71,8 +71,9 @@ def load_table(name: str, path: Path, columns: TableColumns, callbacks: Callback
     """Load the rows of a table, or of all tables in a folder.
 
     A folder has one file per client. The test set is in a folder ``test`` beside a folder
-    ``train``, in a file named ``test``, or in the rows whose column ``split`` says so. Otherwise a
-    tenth of each class is held out. The preprocessing is fitted to the training rows only.
+    ``train``, in a file named ``test``, or in the rows with "test" in the column ``split``.
+    Otherwise a tenth of each class is held out. The preprocessing is fitted to the training rows
+    only.
     """
     columns = replace(columns, label=columns.label or _LABEL)
     cells = _drop_incomplete(read_tables(path, callbacks), columns, callbacks)
@@ -114,32 +115,31 @@ def _drop_incomplete(
 
 
 def _get_column(cells: "DataFrame", title: str, option: str) -> "Series":
-    """Return a column that the user named by an option."""
+    """Return the column that the user named with an option."""
     if title not in cells:
         raise CadisError(
-            f"There is no column {title}; name one of these by {option}: {', '.join(cells)}."
+            f"There is no column {title}; name one of these with {option}: {', '.join(cells)}."
         )
     return cells[title]
 
 
 def _report_dropped(cells: "Series", is_complete: "Series", callbacks: Callbacks) -> None:
     if len(dropped := cells[~is_complete]):
-        number = f"{len(dropped):,} of {len(cells):,} rows"
         callbacks.say(
-            f"Left out {number} without a value in the column {cells.name}; the first is "
-            f"{format_location(dropped)}."
+            f"Left out {len(dropped):,} of {len(cells):,} rows without a value in the column "
+            f"{cells.name}; the first is {format_location(dropped)}."
         )
 
 
 def _read_split(cells: "DataFrame", columns: TableColumns) -> Tensor:
-    """Return the mask of test rows by the column ``split`` or by their files, (n,), bool."""
+    """Return the mask of test rows from the column ``split`` or the file names, (n,), bool."""
     parts = cells.index.get_level_values("part")
     if _SPLIT in cells and _SPLIT not in (*columns.ignored, columns.label, columns.client):
         parts = cells[_SPLIT].str.lower()
         if len(wrong := cells[_SPLIT][~parts.isin([TRAIN, TEST])]):
             raise CadisError(
                 f"The column split has {wrong.iloc[0]!r} ({format_location(wrong)}), but "
-                "must have train or test; correct it, or ignore the column by --ignore-columns "
+                "must have train or test; correct it, or ignore the column with --ignore-columns "
                 "split."
             )
     return torch.tensor([part == TEST for part in parts])
@@ -151,15 +151,15 @@ def _read_labels(cells: "Series") -> tuple[tuple[str, ...], Tensor]:
     classes = tuple(sorted(names.unique(), key=natural_key))
     if not 2 <= len(classes) <= _MAX_CLASSES:
         raise CadisError(
-            f"The column {cells.name} has {len(classes):,} classes; name a column "
-            f"with 2 to {_MAX_CLASSES:,} classes by --label-column."
+            f"The column {cells.name} has {len(classes):,} classes; use --label-column to name a "
+            f"column with 2 to {_MAX_CLASSES:,} classes."
         )
     numbers = {name: number for number, name in enumerate(classes)}
     return classes, torch.tensor([numbers[name] for name in names])
 
 
 def _name_classes(cells: "Series") -> "Series":
-    """Return the name of the class of each row: text, or an integer, also written as 1.0."""
+    """Return the class name of each row: text, or an integer, which may be written as 1.0."""
     numbers, _ = parse_cells(cells)
     if np.isnan(numbers).any():
         return cells
@@ -202,7 +202,7 @@ def _warn_about_identifiers(cells: "Series", callbacks: Callbacks) -> None:
         callbacks.say(
             f"The column {cells.name} has a different value in {len(unique):,} of {len(cells):,} "
             f"rows, such as {unique.iloc[0]!r}, and becomes one input for each; if these are names "
-            f"or numbers of patients, ignore it by --ignore-columns {cells.name}."
+            f"or numbers of patients, ignore it with --ignore-columns {cells.name}."
         )
 
 
@@ -212,8 +212,8 @@ def _check_numbers(cells: "Series") -> None:
     if len(wrong := cells[~(np.isfinite(numbers) | missing)]):
         raise CadisError(
             f"The column {cells.name} has {wrong.iloc[0]!r} ({format_location(wrong)}), but all "
-            "training rows have numbers; leave the cell empty, or name the column by "
-            f"--category-columns {cells.name} if its values are categories."
+            "training rows have numbers; leave the cell empty, or use --category-columns "
+            f"{cells.name} if its values are categories."
         )
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from cadis._io import NO_CALLBACKS, Callbacks, format_error, load_user_code
 from cadis.data.conversion import as_samples, get_class_names, to_float32
-from cadis.data.samples import Dataset, Samples, concatenate, group_indices_by_client
 from cadis.data.holdout import hold_out_tenth_per_class
+from cadis.data.samples import Dataset, Samples, concatenate, group_indices_by_client
 from cadis.errors import CadisError
 
 _KEYS = ("clients", "test", "client_tests", "classes")
@@ -21,7 +21,7 @@ _FORMAT = (
 
 
 def load_user_data(name: str, callbacks: Callbacks) -> Dataset:
-    """Load a dataset by calling a user's function ``FILE.py:FUNCTION``, see :func:`as_dataset`."""
+    """Call a user's function ``FILE.py:FUNCTION`` and convert its result to a dataset."""
     function = load_user_code(name)
     if not callable(function):
         raise CadisError(f"{name} is not a function; name one that returns data.")
@@ -40,8 +40,8 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
     Args:
         data: one of: a :class:`Dataset`; a pair of clients and test data; or a dict with
             ``clients`` and optionally ``test``, ``client_tests`` and ``classes``. Clients are a
-            dict by name, or a list; the data of a client are anything that :func:`as_samples`
-            accepts. Without test data, a tenth of each class is held out.
+            list, or a dict by name; :func:`as_samples` lists the types for the data of a client.
+            Without test data, a tenth of each class is held out.
         name: name of the dataset.
         callbacks: called with warnings.
 
@@ -70,7 +70,7 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
     classes = data.get("classes") or get_class_names(_get_first(data["clients"]))
     clients = {client: to_float32(samples) for client, samples in clients.items()}
     _check_same_format(clients)
-    for client, samples in clients.items():  # before indices differ from those of the user
+    for client, samples in clients.items():  # here the error can name the user's own indices
         samples.check_finite(f"Client {client}")
     train = concatenate([*clients.values()])
     dataset = Dataset(name, train, train, (), _list_ranges(clients))
@@ -78,10 +78,10 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
 
 
 def to_samples_by_client(data: Any, subject: str) -> dict[str, Samples]:
-    """Convert the data of clients to samples by name.
+    """Convert the data of each client to samples; the keys of the result are client names.
 
     Args:
-        data: a dict by name, or an iterable, whose clients are named 0, 1, 2, ...
+        data: a dict with client names as keys, or an iterable, whose clients are named 0, 1, ...
         subject: word before the client's name in error messages, for example ``"Client"``.
     """
     if isinstance(data, Mapping):
@@ -94,7 +94,7 @@ def to_samples_by_client(data: Any, subject: str) -> dict[str, Samples]:
 
 
 def _get_first(clients: Any) -> object:
-    """Return the data of one client, which may have the names of the classes."""
+    """Return the data of the first client, from which class names can be read."""
     if isinstance(clients, Mapping):
         return next(iter(clients.values()), None)
     return clients[0] if isinstance(clients, list | tuple) and clients else None
@@ -129,10 +129,9 @@ def _hold_out_test(dataset: Dataset) -> Dataset:
     is_test = hold_out_tenth_per_class(dataset.train.labels.tolist(), clients)
     if not is_test.any():
         raise CadisError("There are too few samples to hold some out; return test data as well.")
-    train_clients, test_clients = (
-        [client for client, test in zip(clients, is_test.tolist(), strict=True) if test is side]
-        for side in (False, True)
-    )
+    pairs = [*zip(clients, is_test.tolist(), strict=True)]
+    train_clients = [client for client, is_held_out in pairs if not is_held_out]
+    test_clients = [client for client, is_held_out in pairs if is_held_out]
     return replace(
         dataset,
         train=dataset.train.take(~is_test),
@@ -143,7 +142,7 @@ def _hold_out_test(dataset: Dataset) -> Dataset:
 
 
 def _add_classes(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
-    """Add the names of the classes; by default their numbers."""
+    """Add the names of the classes; by default, a class has its number as its name."""
     parts = (dataset.train, dataset.test, *dataset.client_tests.values())
     highest = max(int(part.labels.max()) for part in parts if len(part))
     if names and highest >= len(names):
@@ -155,7 +154,7 @@ def _add_classes(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
 
 
 def _check_same_format(parts: Mapping[str, Samples]) -> None:
-    """Raise an error if inputs differ in shape, type or scaling; the federation checks the rest."""
+    """Raise an error if the parts differ in shape, type or scaling of their inputs."""
     first_name, first = next(iter(parts.items()))
     for name, samples in parts.items():
         samples.check_format(name)

@@ -1,6 +1,6 @@
 """The embedded engine: runs a federation on this machine, in worker processes.
 
-:mod:`cadis.experiment` calls it; :mod:`cadis.flower` is the other way to run the same server.
+:mod:`cadis.experiment` calls it. :mod:`cadis.flower` runs the same server code on Flower.
 """
 
 from cadis.engine.engine import Engine

@@ -1,8 +1,8 @@
 """Settings of glibc's ``malloc`` that let a worker reuse freed memory.
 
-Every training step allocates the same tensors as the step before. By default, glibc returns large
-blocks to the system when they are freed, and the system clears and maps new pages in each step.
-Worker processes call :func:`keep_freed_memory` when they start.
+Every training step allocates tensors of the same sizes as the step before. By default, glibc
+returns large freed blocks to the operating system, which must then provide new zeroed pages in each
+step. Worker processes call :func:`keep_freed_memory` when they start.
 """
 
 import ctypes
@@ -16,22 +16,26 @@ _ADVICE_HUGE_PAGES = 14
 """``MADV_HUGEPAGE`` of Linux."""
 
 _MAX_BLOCK = 32 << 20
-"""Size in bytes of the largest block that glibc can keep; it always returns larger ones."""
+"""Size in bytes of the largest freed block that glibc can keep; it always returns larger blocks."""
 
 _MAX_FREE = 1 << 30
-"""Number of free bytes at the end of the heap that are kept."""
+"""Maximum number of free bytes that are kept at the end of the heap."""
 
 _BLOCKS = 8
-"""Number of largest blocks for which huge pages are requested; they use memory only when used."""
+"""Number of blocks of the largest size for which huge pages are requested.
+
+They take no memory before they are used.
+"""
 
 _PAGE = 4096
+"""Size of a memory page in bytes."""
 
 
 def keep_freed_memory() -> None:
     """Make this process keep the memory that it frees, in huge pages, on Linux with glibc.
 
-    This only changes speed. Call it in worker processes only, since memory is not returned to the
-    system before the process ends.
+    This changes only the speed. Call it only in worker processes, since the memory is not returned
+    to the operating system before the process ends.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -43,7 +47,7 @@ def keep_freed_memory() -> None:
 
 
 def _request_huge_pages(library: ctypes.CDLL) -> None:
-    """Advise huge pages for the end of the heap, by allocating and freeing blocks there."""
+    """Allocate blocks at the end of the heap, request huge pages for them, and free them."""
     library.malloc.restype = ctypes.c_void_p
     library.malloc.argtypes = [ctypes.c_size_t]
     library.free.argtypes = [ctypes.c_void_p]

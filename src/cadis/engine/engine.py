@@ -35,7 +35,7 @@ from cadis.training import (
 from cadis.types import ModelState
 
 _MAX_CLIENTS, _MAX_SAMPLES = 20, 64
-"""Number of clients, and of samples of each, that are checked when a model diverges."""
+"""Numbers of clients, and of samples per client, that are checked when a model diverges."""
 
 _LARGE_INPUT = 100.0
 """Inputs above this are a likely cause of divergence; networks expect inputs of about 1."""
@@ -61,14 +61,14 @@ class Engine:
         client_folder: Path,
         head: str | None = None,
     ) -> None:
-        """Check that model, data and algorithm fit together; training starts with :meth:`rounds`.
+        """Check that the model, the data and the algorithm match; :meth:`rounds` starts training.
 
         Args:
             module: the initial global model, which is copied.
             federation: clients with their data, and the test set.
             algorithm: the method, sampler and other parts.
             settings: settings of the run.
-            client_folder: folder for the clients' states, for methods that keep any.
+            client_folder: folder for the clients' states, if the method has client states.
             head: name of the model's classifier layer; by default it is found automatically.
         """
         default_head, num_outputs = find_head_and_outputs(module, federation.test)
@@ -83,8 +83,7 @@ class Engine:
         check_augmentations(federation.test.inputs, settings.local.augment)
         if not model.copy_state().is_finite():
             raise CadisError(
-                "The initial model has a parameter that is infinite or not a number; check its "
-                "initialization."
+                "The initial model has NaN or infinite parameters; check its initialization."
             )
         pools = algorithm.method.pools_clients
         train_federation = federation.pool() if pools else federation
@@ -157,10 +156,13 @@ class Engine:
         return model
 
     def _explain_divergence(self, state: RunState) -> str:
-        """Return the likely cause of divergence in the round after ``state``, and what to do.
+        """Return the likely cause of divergence, and advice, as the end of an error message.
 
         The cause is the inputs, the model, the loss or the learning rate. The data are finite,
-        since they were checked before. The result is the end of a sentence.
+        since they were checked before.
+
+        Args:
+            state: state before the round in which the model diverged.
         """
         context, task = self._context, self.algorithm.task
         lr, federation = context.settings.local.lr, context.federation
@@ -170,22 +172,27 @@ class Engine:
             if (largest := _find_largest_input(samples)) > _LARGE_INPUT:
                 cause = f"inputs of client {client} are as large as {largest:.3g}"
                 return f"{cause}: scale them to about 1, or {advice}."
-            where = f"for the data of client {client}, before any training in this round"
+            where = f"for the data of client {client} before this round's training"
             name = self._server.model_name_for(state.server, client)
             model = self._load_model(state.server.models[name])
             outputs = forward_in_batches(model, samples)[0]
             if not outputs.isfinite().all():
-                return f"its outputs were not finite {where}; the data are finite: check the model."
+                return (
+                    f"its outputs were already NaN or infinite {where}; the data are finite, so "
+                    "check the model."
+                )
             losses.append(float(task.loss(outputs, samples.labels, "mean")))
             if not isfinite(losses[-1]):
-                check = f"the outputs are finite: check the loss of the task '{task.name}'."
-                return f"the loss was not finite {where}; {check}"
+                return (
+                    f"the loss was already NaN or infinite {where}; the outputs are finite, so "
+                    f"check the loss of the task '{task.name}'."
+                )
         mean = f"{sum(losses) / len(losses):.3g}"
-        return f"data and outputs are finite, and the loss before the round was {mean}: {advice}."
+        return f"data and outputs are finite, and the loss before the round was {mean}; {advice}."
 
 
 def _find_largest_input(samples: Samples) -> float:
-    """Return the largest absolute input; 0 for integers, such as indices of words."""
+    """Return the largest absolute value of the inputs; 0 for integers, such as word indices."""
     inputs = samples.scaled_inputs
     return float(inputs.abs().max()) if inputs.is_floating_point() else 0.0
 
@@ -201,7 +208,7 @@ def _resolve_per_round(per_round: int | None, num_clients: int) -> int:
     """Return the number of participants in a round; None means all clients."""
     if per_round is not None and per_round > num_clients:
         raise CadisError(
-            f"{per_round} clients cannot take part in a round of a federation of {num_clients}; "
-            f"set per_round to at most {num_clients}."
+            f"per_round is {per_round}, but the federation has only {num_clients} clients; set "
+            f"per_round to at most {num_clients}."
         )
     return num_clients if per_round is None else per_round

@@ -1,6 +1,6 @@
 """A federation (clients with their data, and the test set) and the settings of the engine.
 
-:mod:`cadis.experiment` creates both; :class:`~cadis.engine.Engine` runs them.
+:mod:`cadis.experiment` creates both, and :class:`~cadis.engine.Engine` uses them.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis._io import short_repr
-from cadis.data import Samples, Preprocessing, Subsets, concatenate, format_nonfinite_error
+from cadis.data import Preprocessing, Samples, Subsets, concatenate, format_nonfinite_error
 from cadis.data.partition import hold_out
 from cadis.engine.speeds import Speeds
 from cadis.errors import CadisError
@@ -33,8 +33,8 @@ class Federation:
         client_ids: ids of the clients; by default their indices.
         true_clusters: true cluster of each client, if known, (n,).
         classes: names of the classes, if known.
-        client_tests: held-out samples of each client, on which it never trains; a client with few
-            samples has none. Empty if clients are tested on their training data.
+        client_tests: held-out samples of each client, on which it never trains; no samples for a
+            client that has too few. Empty if clients are tested on their training data.
         preprocessing: converts raw inputs to inputs of the model, if known.
     """
 
@@ -108,7 +108,7 @@ class Federation:
         self._check_finite()
 
     def _check_finite(self) -> None:
-        """Raise an error that names the client if inputs are infinite or not a number."""
+        """Raise an error that names the client if inputs are NaN or infinite."""
         self.test.check_finite("The test set")
         for client_id, test_set in self._separate_client_tests():
             test_set.check_finite(f"The test data of client {client_id}")
@@ -144,7 +144,7 @@ class Federation:
         yield "The test set", self.test
 
     def _separate_client_tests(self) -> list[tuple[ClientId, Samples]]:
-        """Return clients' test data that are not a subset of another dataset."""
+        """Return the clients' test sets, unless they are subsets of a shared dataset."""
         if isinstance(self.client_tests, Subsets):
             return []
         pairs = zip(self.client_ids, self.client_tests, strict=False)
@@ -159,11 +159,11 @@ class Federation:
     def hold_out(self, share: float, seed: int) -> "Federation":
         """Return a federation in which a share of each client's samples is held out for tests.
 
-        The held-out samples depend only on the seed, the client's id and its labels. Clients with
-        a common dataset still share it.
+        The held-out samples depend only on the seed, the client's id and its labels. Clients whose
+        samples are subsets of one dataset still share that dataset in memory.
 
         Args:
-            share: share of each client's samples, from 0 to 1; 0 returns the federation unchanged.
+            share: share of the samples, from 0 to 1; 0 returns the federation unchanged.
             seed: seed of the draw.
         """
         if not share:
@@ -207,16 +207,17 @@ class EngineSettings:
         workers: number of processes that train clients; "auto" is one per CPU core.
         device: device of the models; "auto" uses an accelerator if there is one.
         local: settings of the clients' training.
-        test_clients: number of rounds between tests on clients' own data, which also follow the
-            last round; of many clients a sample is tested. 0 means never.
-        eval_every: number of rounds between tests on the test set, which also follow the last
-            round.
+        test_clients: number of rounds between two tests on clients' own data, which are also done
+            after the last round; if there are many clients, a random sample is tested. 0 means
+            never.
+        eval_every: number of rounds between two tests on the test set, which are also done after
+            the last round.
         stack: whether small models of several clients are trained at once; results are the same
             except for rounding.
-        client_test: share of each client's samples that is held out: the client does not train on
-            them, and is tested on them instead of its training data.
-        speeds: samples per second of clients, for the simulated clock: "LOW:HIGH" to draw them, a
-            file, or one number per client; if empty, 1 for all clients.
+        client_test: share of each client's samples that is held out: the client is tested on these
+            samples and does not train on them.
+        speeds: samples per second of each client, for the simulated clock: "LOW:HIGH" to draw them
+            at random, a file, or one number per client; if empty, 1 for all clients.
     """
 
     rounds: Annotated[int, Gt(0)]

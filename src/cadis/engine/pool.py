@@ -29,10 +29,10 @@ OnDone: TypeAlias = Callable[[int], None]
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:
-    """Return the number of workers: at most one per participant, and one on an accelerator.
+    """Return the number of workers: at most one per participant, and only one on an accelerator.
 
     Args:
-        workers: number of workers, or "auto" for one per CPU core.
+        workers: maximum number of workers, or "auto" for one per CPU core.
         device: device of the models.
         per_round: number of participants in a round.
     """
@@ -54,7 +54,7 @@ def create_pool(
 
 
 class InProcessPool:
-    """A pool with one worker in this process, which is easy to debug."""
+    """A pool with one worker in this process, which makes debugging easy."""
 
     def __init__(self, context: WorkerContext, mailbox: Mailbox) -> None:
         self._worker = Worker(context, mailbox)
@@ -85,17 +85,17 @@ class ProcessPool:
     ) -> None:
         reader, self._items = mp_context.Pipe(duplex=False)
         self._lock = mp_context.Lock()  # keep a reference: spawned processes open it by name later
-        inherited = self._items if mp_context.get_start_method() == "fork" else None
+        inherited_end = self._items if mp_context.get_start_method() == "fork" else None
         self._processes: list[BaseProcess] = []
         self._results: list[Connection] = []
         for _ in range(workers):
-            ours, theirs = mp_context.Pipe(duplex=False)
-            arguments = (context, mailbox, reader, self._lock, theirs, inherited)
+            server_end, worker_end = mp_context.Pipe(duplex=False)
+            arguments = (context, mailbox, reader, self._lock, worker_end, inherited_end)
             process = mp_context.Process(target=_serve, args=arguments, daemon=True)
             with _block_interrupts():
                 process.start()
-            theirs.close()
-            self._results.append(ours)
+            worker_end.close()
+            self._results.append(server_end)
             self._processes.append(process)
         reader.close()
 
@@ -142,7 +142,7 @@ def _receive(pipe: Connection) -> tuple[int, Any]:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Block Ctrl-C, so that a process started in this context never receives it."""
+    """Block the signal of Ctrl-C, so that a process started in this context never receives it."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
@@ -159,11 +159,20 @@ def _serve(
     items: Connection,
     lock: AbstractContextManager[bool],
     results: Connection,
-    inherited: Connection | None,
+    inherited_end: Connection | None,
 ) -> None:
-    """Run work items in a worker process until the server closes the pipe."""
-    if inherited is not None:  # the server's end; the pipe would never close if it stayed open
-        inherited.close()
+    """Run work items in a worker process until the server closes the pipe.
+
+    Args:
+        context: constant data of the run.
+        mailbox: shared memory for messages.
+        items: pipe from which all workers read work items.
+        lock: lock that a worker holds while it reads from the pipe.
+        results: pipe to the server for results.
+        inherited_end: the server's end of the pipe of work items, if the process inherited it.
+    """
+    if inherited_end is not None:  # if it stayed open, the pipe would never close
+        inherited_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
     threading.Thread(target=_exit_with_server, daemon=True).start()
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Memory that the server and its worker processes share.
 
-The engine's transport writes messages there, so that no tensors go through pipes.
+The engine's transport writes messages to it, so that no tensors go through pipes.
 """
 
 import mmap
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, SpawnContext
 
 MpContext: TypeAlias = "ForkContext | SpawnContext"
+"""A context of :mod:`multiprocessing`, which starts processes."""
 
 _ALIGNMENT = 64
 """Alignment of tensors in bytes: the size of a cache line."""
@@ -27,11 +28,11 @@ _ALIGNMENT = 64
 def get_mp_context() -> MpContext:
     """Return the multiprocessing context: "fork" on Linux, else "spawn".
 
-    Forked workers inherit models, data and closures. Fork is not safe on other systems; there the
-    model's class must be importable, and a script needs ``if __name__ == "__main__":``.
+    Forked workers inherit models, data and closures. Fork is not safe on other systems. With spawn,
+    the model's class must be importable, and a script needs ``if __name__ == "__main__":``.
     """
-    linux = sys.platform == "linux"
-    return multiprocessing.get_context("fork") if linux else multiprocessing.get_context("spawn")
+    is_linux = sys.platform == "linux"
+    return multiprocessing.get_context("fork") if is_linux else multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class SharedMessage:
     """A message whose tensors are in shared memory; it is small enough for a pipe.
 
     Attributes:
-        refs: position of each tensor, by its path in the message.
+        refs: reference to each tensor, by its path in the message.
         scalars: scalars of the message.
     """
 
@@ -57,7 +58,7 @@ class SharedMessage:
 
 
 class SharedMemory:
-    """A buffer that all workers started afterwards can read and write."""
+    """A buffer that this process and workers that it starts later can read and write."""
 
     def __init__(self, size: int, mp_context: MpContext) -> None:
         if mp_context.get_start_method() == "fork":  # containers limit the size of /dev/shm
@@ -71,7 +72,7 @@ class SharedMemory:
         return len(self._bytes)
 
     def write(self, messages: Iterable[Message]) -> list[SharedMessage]:
-        """Copy messages into the buffer, over its old content; shared tensors are copied once."""
+        """Overwrite the buffer with messages; a tensor in several messages is copied once."""
         shared_messages, refs_by_id, end = [], dict[int, TensorRef](), 0
         messages = list(messages)  # keeps all tensors alive, so that their ids are unique
         for message in messages:
@@ -101,7 +102,7 @@ class Mailbox:
     """All memory that the server and its workers share.
 
     Attributes:
-        broadcast: messages from the server, which it writes while no worker works.
+        broadcast: messages from the server; it writes them only while no worker is running.
         slots: messages from the clients, one slot per participant.
     """
 
@@ -118,7 +119,7 @@ class Mailbox:
 
 
 def count_bytes(messages: Iterable[Message]) -> int:
-    """Return the number of bytes that messages need; shared tensors count once."""
+    """Return the number of bytes of messages; a tensor in several messages counts once."""
     tensors = {id(tensor): tensor for message in messages for _, tensor in message.vectors()}
     return sum(_count_aligned_bytes(tensor) for tensor in tensors.values())
 

@@ -1,7 +1,6 @@
-"""Simulated speeds of clients, from which the simulated time of a round is computed.
+"""Simulated speeds of clients, for the simulated clock of the engine.
 
-The engine uses them for the simulated clock; nothing waits in real time. :mod:`cadis.experiment`
-checks the option ``speeds``.
+Times are only computed; no process waits. :mod:`cadis.experiment` checks the option ``speeds``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ _MIN_SPEED, _MAX_SPEED = 1e-9, 1e12
 
 
 def check_speeds(speeds: str) -> None:
-    """Raise an error unless the text is empty, LOW:HIGH, or the name of a JSON file."""
+    """Raise an error unless ``speeds`` is empty, LOW:HIGH, or the name of a JSON file."""
     if speeds and not speeds.endswith(".json"):
         _parse_range(speeds)
 
@@ -54,7 +53,8 @@ def resolve_speeds(speeds: Speeds, client_ids: Sequence[ClientId], seed: int) ->
     Args:
         speeds: the option of the user; if empty, all clients have speed 1.
         client_ids: ids of the clients, in the order of the federation.
-        seed: seed of the log-uniform draw between LOW and HIGH, the same for all methods.
+        seed: seed of the log-uniform draw between LOW and HIGH; the speeds of a run do not depend
+            on its method.
     """
     if isinstance(speeds, tuple):
         if len(speeds) != len(client_ids):
@@ -94,7 +94,7 @@ def _parse_range(text: str) -> tuple[float, float]:
     if not _MIN_SPEED <= low <= high <= _MAX_SPEED:
         raise CadisError(
             "speeds must be LOW:HIGH in samples per second, such as 10:1000, or a file FILE.json "
-            f"of {{client: samples per second}}, not {text[:60]!r}."
+            f"with {{client: samples per second}}, not {text[:60]!r}."
         )
     return low, high
 

@@ -1,4 +1,4 @@
-"""The transport of the embedded engine: messages go to a pool of workers by shared memory.
+"""The transport of the embedded engine: it sends messages to workers through shared memory.
 
 :class:`~cadis.engine.Engine` creates it, and the server calls it in every round.
 """
@@ -22,16 +22,16 @@ from cadis.training import Evaluation, compute_batch_sizes, split_into_stacks
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 _TEST_SIZE = 256
-"""Approximate number of samples in one work item of a test."""
+"""Approximate number of test samples in one work item."""
 
 _TEST_COST = 0.1
-"""Time for tests on clients' own data, as a share of the training time between two tests."""
+"""Target time of a test on clients' own data, as a share of the training time between two tests."""
 
 _TRAIN_COST = 3
-"""Time to train on one sample divided by the time to test on it: forward, backward and step."""
+"""Time to train on a sample (forward, backward, step) divided by the time to test on it."""
 
 _MIN_TEST_CLIENTS = 100
-"""Minimal number of clients to test: the worst client of a smaller sample means little."""
+"""Minimum number of clients to test; the worst client of a smaller sample would say little."""
 
 
 class PoolTransport:
@@ -53,8 +53,8 @@ class PoolTransport:
 
         Args:
             context: constant data of the workers.
-            data_clients: clients on whose data models are tested; they differ from the clients that
-                train if a method pools all clients.
+            data_clients: ids of the clients on whose data models are tested. If a method pools the
+                data of all clients, a single other client trains.
             num_participants: k, the number of participants in a round.
             client_folder: folder for the clients' states.
             callbacks: called with the progress.
@@ -88,7 +88,7 @@ class PoolTransport:
         return self._data_clients
 
     def train(self, plan: RoundPlan) -> tuple[list[ClientUpdate], list[Rejection]]:
-        """Train the participants; no client fails here, so the list of rejections is empty."""
+        """Train the participants; the list of rejections is empty, since no client fails here."""
         messages = list(plan.messages.values())
         models = _to_messages(plan.state.server.models)
         total = count_bytes([*messages, *models])
@@ -119,7 +119,7 @@ class PoolTransport:
         return replace(state, client_files={**state.client_files, **new})
 
     def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
-        """Test all models on the test set and on clients' own data, in the rounds that are due."""
+        """Test all models on the test set and on clients' own data, if these tests are due."""
         settings, last = self._settings, self._settings.rounds
         models = _to_messages(state.server.models)
         mailbox, pool = self._open(count_bytes(models), 1)
@@ -140,7 +140,10 @@ class PoolTransport:
         return TestResult(evaluations, client_accuracy=accuracy, seconds=total)
 
     def _open(self, broadcast_size: int, slot_size: int) -> tuple[Mailbox, Pool]:
-        """Return a pool whose memory has at least these sizes in bytes; start one if necessary."""
+        """Return a pool whose shared memory has at least these sizes in bytes.
+
+        Start a new pool if the current one has less memory.
+        """
         if self._pool is not None:
             mailbox, _ = self._pool
             old_size, old_slot_size = mailbox.broadcast.size, mailbox.slots[0].size
@@ -166,7 +169,7 @@ class PoolTransport:
                 client=client,
                 slot=slot,
                 received=message,
-                participants=len(clients),
+                num_participants=len(clients),
                 state_file=plan.state.client_files.get(client),
                 state_path=self._client_folder / name.format(client),
             )
@@ -202,7 +205,11 @@ class PoolTransport:
         model_name_for: Callable[[ClientId], str],
         pool: Pool,
     ) -> tuple[list[float | None], float]:
-        """Return the accuracy on each client's own data, None if not tested, and the seconds."""
+        """Test each client's model on its own data.
+
+        Returns:
+            The accuracy of each client, None for a client that is not tested; and the seconds.
+        """
         clients_by_model: dict[str, list[int]] = {}
         for client in self._test_clients:
             name = model_name_for(self._data_clients[client])
@@ -232,28 +239,31 @@ def _to_messages(models: Mapping[str, ModelState]) -> list[Message]:
     return [Message({name: model}) for name, model in models.items()]
 
 
-def is_due(number: int, every: int, last: int) -> bool:
-    """Return whether a test is due after round ``number``: every ``every`` rounds and the last.
+def is_due(round_number: int, interval: int, last: int) -> bool:
+    """Return whether a test is due after a round.
 
-    ``every`` = 0 means never.
+    Args:
+        round_number: number of the round, from 1.
+        interval: number of rounds between two tests; 0 means that no test is ever due.
+        last: number of the last round, after which a test is always due.
     """
-    return every > 0 and (number % every == 0 or number == last)
+    return interval > 0 and (round_number % interval == 0 or round_number == last)
 
 
 def split_evenly(num_samples: int) -> list[tuple[int, int]]:
-    """Split a test set into parts of almost equal size; return the start and end of each."""
-    parts = torch.arange(num_samples).tensor_split(-(-num_examples // _TEST_SIZE))
+    """Split a test set into parts of almost equal size; return the start and end of each part."""
+    parts = torch.arange(num_samples).tensor_split(-(-num_samples // _TEST_SIZE))
     return [(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
 def sample_test_clients(
     num_clients: int, participation: float, settings: EngineSettings
 ) -> list[int]:
-    """Return indices of the clients on whose data models are tested, the same in every test.
+    """Return the indices of the clients on whose data models are tested, the same in every test.
 
-    These are all clients if there are few. Otherwise the sample is so large that a test takes about
-    a tenth of the training time between two tests, and at least 100. A smaller sample is a subset
-    of every larger one with the same seed.
+    If there are many clients, a random sample is tested: at least 100 clients, and as many as can
+    be tested in about a tenth of the training time between two tests. With the same seed, a smaller
+    sample is a subset of every larger sample.
 
     Args:
         num_clients: number of clients.
@@ -270,7 +280,7 @@ def sample_test_clients(
 
 
 def group_clients(clients: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Group clients, in order, so that each group has enough samples for one work item.
+    """Group clients, in their order, so that each group has enough samples for a work item.
 
     Args:
         clients: indices of clients.

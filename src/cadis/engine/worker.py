@@ -47,10 +47,10 @@ class WorkerContext:
         module: the model's architecture, which workers copy.
         head: name of the classifier layer, "" if there is none.
         num_outputs: number of outputs of the model.
-        algorithm: the algorithm whose client part is run.
+        algorithm: the method and its parts.
         federation: the clients that train, with their data.
         test_sets: test data of each client: its held-out data if there are any, else its training
-            data. One per client even if a method pools all clients.
+            data. There is one test set per client, even if a method pools the data of all clients.
         settings: settings of the run.
         device: device of the models.
         allow_stacks: whether a worker may train several clients at once, if a trial succeeds.
@@ -71,15 +71,15 @@ class WorkerContext:
 class TrainRequest:
     """Request to train one client.
 
-    The client's state is read from and written to files: it may be as large as the model, and need
-    not be in memory while other clients train.
+    The worker reads the client's state from a file and writes it to a file. It may be as large as
+    the model, and should not be in memory while other clients train.
 
     Attributes:
         round: number of the round.
         client: index of the client.
         slot: index of the slot for the client's message.
         received: message from the server.
-        participants: number of clients that take part in the round.
+        num_participants: number of clients that take part in the round.
         state_file: file of the client's state before the round; None if it has no state.
         state_path: path for the client's state after the round.
     """
@@ -88,7 +88,7 @@ class TrainRequest:
     client: int
     slot: int
     received: SharedMessage
-    participants: int
+    num_participants: int
     state_file: StoredFile | None
     state_path: Path
 
@@ -116,7 +116,7 @@ class SharedModel:
 
     Attributes:
         round: number of the round after which it is tested.
-        message: position of its tensors.
+        message: message that contains the model.
     """
 
     round: int
@@ -135,16 +135,16 @@ class Worker:
         self._loaded_model: SharedModel | None = None
 
     def run(self, work: "Callable[[Worker, _T], _R]", item: _T) -> _R:
-        """Call one of the methods below; an error says which client or test failed."""
+        """Call a public method of this class; an error names the client or test that failed."""
         try:
             return work(self, item)
         except Exception as error:
             failure = RunError(f"{self._activity} failed: {type(error).__name__}: {error}")
-            failure.add_note(traceback.format_exc())  # a pipe keeps notes, but no traceback
+            failure.add_note(traceback.format_exc())  # tracebacks cannot be sent through a pipe
             raise failure from error
 
     def train(self, requests: Sequence[TrainRequest]) -> list[TrainReply]:
-        """Train clients; those with states and messages of equal shapes are trained at once."""
+        """Train clients, at once if their states and messages have the same shapes."""
         self._loaded_model = None
         stacks: dict[object, list[tuple[TrainRequest, TensorState]]] = {}
         for request in requests:
@@ -168,12 +168,15 @@ class Worker:
         return evaluation, time.perf_counter() - started
 
     def test_clients(self, item: tuple[SharedModel, Sequence[int]]) -> tuple[list[float], float]:
-        """Test a global model on the test data of clients, given by their indices.
+        """Test a global model on the test data of clients.
 
         A batch may have samples of several clients, which is faster.
 
+        Args:
+            item: the model, and the indices of the clients.
+
         Returns:
-            The accuracy of each client, and the seconds of all tests.
+            The accuracy of each client, and the seconds.
         """
         started, (model, clients) = time.perf_counter(), item
         self._load(model)
@@ -191,7 +194,7 @@ class Worker:
             self._loaded_model = model
 
     def _train(self, stack: Sequence[tuple[TrainRequest, TensorState]]) -> dict[int, TrainReply]:
-        """Train clients at once, or a single one by the method; return replies by slot."""
+        """Train the clients of a stack, which may be a single client; return replies by slot."""
         ids = [str(self._get_id(request)) for request, _ in stack]
         self._activity = f"Training client{'s' * (len(ids) > 1)} {', '.join(ids)}"
         started = time.perf_counter()
@@ -208,7 +211,7 @@ class Worker:
 
     @cached_property
     def _can_stack(self) -> bool:
-        """Result of the trial whether clients can be trained at once, the same in all workers."""
+        """Result of the trial: True if several clients can be trained at once."""
         context = self.context
         return context.allow_stacks and passes_stack_trial(
             context.module,
@@ -218,11 +221,11 @@ class Worker:
             context.federation.clients[0],
         )
 
-    def _get_stacked_model(self, number: int) -> StackedModel:
-        """Return a stacked model with space for at least ``number`` models."""
-        if self._stacked_model is None or len(self._stacked_model.vectors) < number:
+    def _get_stacked_model(self, size: int) -> StackedModel:
+        """Return a stacked model of at least ``size`` models."""
+        if self._stacked_model is None or len(self._stacked_model.vectors) < size:
             module = deepcopy(self.context.module)
-            self._stacked_model = StackedModel(module, self.context.head, number)
+            self._stacked_model = StackedModel(module, self.context.head, size)
         return self._stacked_model
 
     def _get_id(self, request: TrainRequest) -> ClientId:
@@ -246,22 +249,22 @@ class Worker:
     def _write_reply(
         self, request: TrainRequest, client: Client, output: ClientOutput, seconds: float
     ) -> TrainReply:
-        """Write the message of a client into its slot, and its state into its file."""
+        """Write the message of a client to its slot, and its state to its file."""
         started, slot = time.perf_counter(), self.mailbox.slots[request.slot]
         seed = self.context.settings.seed
         output = apply_client_transforms(
-            client, output, seed, self._get_id(request), request.participants
+            client, output, seed, self._get_id(request), request.num_participants
         )
-        size = count_bytes([output.message])
-        if size > slot.size:
-            return TrainReply(size)
+        nbytes = count_bytes([output.message])
+        if nbytes > slot.size:
+            return TrainReply(nbytes)
         (sent,) = slot.write([output.message])
         state_file = store_tensors(request.state_path, output.state) if output.state else None
-        return TrainReply(size, sent, state_file, seconds + time.perf_counter() - started)
+        return TrainReply(nbytes, sent, state_file, seconds + time.perf_counter() - started)
 
 
 def _describe_shapes(request: TrainRequest, state: TensorState) -> object:
-    """Return names, shapes and dtypes of a client's state and of its message from the server."""
+    """Return the names, shapes and dtypes of the tensors in a client's state and message."""
     state_shapes = ((name, tensor.shape, tensor.dtype) for name, tensor in state.items())
     received = ((path, ref.shape, ref.dtype) for path, ref in request.received.refs.items())
     return tuple(state_shapes), tuple(received)

@@ -1,4 +1,4 @@
-"""Experiments: options, running them, and the folders that reports read."""
+"""Experiments: resolve their options, build and run them, and plan studies of several runs."""
 
 from cadis.experiment.build import (
     Experiment,

@@ -1,4 +1,4 @@
-"""Build the dataset, the partition, the federation and the model that options describe."""
+"""Build the dataset, the partition, the federation and the model from options."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,16 +55,16 @@ def build_experiment(
 
 
 def _check_input_type(samples: Samples) -> None:
-    """Refuse to choose a model for integer tokens: the built-in models take real numbers."""
+    """Raise an error for integer inputs, such as token ids: no built-in model takes them."""
     if samples.scaling is None and not samples.inputs.is_floating_point():
         raise CadisError(
-            f"The inputs have type {samples.inputs.dtype}. If they are token ids, name a model "
-            "with an embedding by --model FILE.py:FUNCTION; else convert them to float32."
+            f"The inputs have type {samples.inputs.dtype}. If they are token ids, name your "
+            "model with --model FILE.py:FUNCTION; else convert them to float32."
         )
 
 
 def count_outputs(task: Task, num_classes: int) -> int:
-    """Return the number of model outputs for a task; refuse a task for other classes."""
+    """Return the number of model outputs; raise an error if the task does not fit the classes."""
     num_outputs = task.num_outputs(num_classes)
     if task.num_classes(num_outputs) != num_classes:
         raise CadisError(
@@ -85,7 +85,7 @@ def load_dataset(settings: DatasetOptions, callbacks: Callbacks = NO_CALLBACKS) 
     if columns != TableColumns() and not settings.dataset.startswith(TABLE_PREFIXES):
         raise CadisError(
             f"The dataset {settings.dataset} is not a table and has no columns; leave out the "
-            "column options, or name a table by --dataset csv:PATH."
+            "column options, or name a table with --dataset csv:PATH."
         )
     return load(
         settings.dataset,
@@ -113,8 +113,8 @@ def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
         partition = read_partition(Path(name), len(labels), settings.allow_overlap, minimum)
     else:
         generator = derive_generator(settings.seed, "partition")
-        number = settings.num_partition_clients
-        partition = config.partitioner.split(labels, number, minimum, generator)
+        num_clients = settings.num_partition_clients
+        partition = config.partitioner.split(labels, num_clients, minimum, generator)
     if settings.clients not in ("auto", len(partition.indices)):
         raise CadisError(
             f"The partition has {len(partition.indices)} clients, not {settings.clients}; leave "
@@ -124,10 +124,10 @@ def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
 
 
 def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentConfig:
-    """Replace the partition "auto" by one that fits the data.
+    """Replace the partition "auto" with a partition that fits the data.
 
-    If the data name their clients, the partition is "clients"; else it is "mc", with fewer clusters
-    than usual if there are not enough classes or clients.
+    If the dataset names the client of each sample, the partition is "clients". Else it is "mc",
+    with fewer clusters than the default if there are not enough classes or clients.
     """
     if config.settings.partition != "auto":
         return config
@@ -142,9 +142,9 @@ def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentCo
 
 
 def get_client_tests(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequence[Samples]:
-    """Return the test samples of each client, or () if no client has any.
+    """Return the test samples of each client, or () if no client has test samples.
 
-    The samples of a single client may be empty.
+    A client without test samples has empty samples.
     """
     if dataset.client_tests:
         empty = dataset.test.take(slice(0, 0))
@@ -160,7 +160,7 @@ def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) ->
     """Build the initial global model; its parameters depend only on the seed.
 
     Args:
-        settings: settings in which nothing is "auto".
+        settings: settings without "auto".
         shape: the shape of one input: (channels, height, width), or (features,) for tables.
         num_outputs: the number of outputs of the model; for most tasks, one per class.
     """

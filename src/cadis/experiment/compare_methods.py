@@ -56,7 +56,7 @@ class ComparisonResult:
 
     @property
     def explanation(self) -> list[str]:
-        """Return the facts on which the answer is based, one sentence each."""
+        """Return the facts behind the verdict, one sentence each."""
         return explain_verdict(Comparison(self.results))
 
     @property
@@ -66,9 +66,9 @@ class ComparisonResult:
 
     @property
     def table(self) -> list[dict[str, str]]:
-        """Return the main table: one dict per method, by column."""
-        sheet = self.tables[0]
-        return [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
+        """Return the main table: for each method, a dict with one entry per column."""
+        table = self.tables[0]
+        return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
     @property
     def runs(self) -> list[RunData]:
@@ -76,11 +76,11 @@ class ComparisonResult:
         return self.results.runs
 
     def to_markdown(self) -> str:
-        """Return the answer and all tables as Markdown."""
+        """Return the verdict and all tables as Markdown."""
         return "\n".join([self.verdict, "", *map(to_markdown, self.tables)])
 
     def __repr__(self) -> str:
-        """Return the answer and the main table."""
+        """Return the verdict and the main table."""
         console = Console(file=StringIO(), width=100)
         with console.capture() as output:
             console.print(to_rich(self.tables[0]))
@@ -88,7 +88,7 @@ class ComparisonResult:
         return "\n".join([self.verdict, *lines]).rstrip()
 
     def _repr_markdown_(self) -> str:
-        """Return the answer and the main table for a notebook."""
+        """Return the verdict and the main table for a notebook."""
         return f"{self.verdict}\n\n{to_markdown(self.tables[0])}"
 
 
@@ -124,7 +124,7 @@ def compare(
         grid: values by option, such as ``{"lr": [0.1, 0.01]}``; the methods are compared for every
             combination. Needs a named dataset.
         preset: name of an experiment of the paper to start from; ``cadis presets`` lists them.
-        targets: accuracies between 0 and 1; the result has the first round in which each method
+        targets: accuracies between 0 and 1. A table shows the first round in which each method
             reaches them. By default, they are chosen from the results.
         progress: whether to show progress; by default, on a terminal and in a notebook.
         on_round: called with the result of each round of each run.
@@ -132,7 +132,7 @@ def compare(
         options: options of ``cadis run`` by their Python names, or arguments of :func:`cadis.run`.
 
     Returns:
-        The comparison; print it for a table and the answer.
+        The comparison; print it to see the verdict and the main table.
 
     Raises:
         CadisError: if an option is wrong, or if no run finishes a round.
@@ -170,7 +170,7 @@ def compare(
 
 
 def _index_by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod | None]:
-    """Return method instances by name; None for methods that are given as a name."""
+    """Return the methods by name: an instance, or None if only the name is given."""
     named: dict[str, BaseMethod | None] = {}
     for method in methods:
         name = method if isinstance(method, str) else resolve_part("method", method).name

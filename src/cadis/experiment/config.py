@@ -46,7 +46,7 @@ _DEFAULT_PER_ROUND = 10
 
 @dataclass(frozen=True)
 class Settings(RunOptions):
-    """Options of a run, and the rules by which "auto" is resolved."""
+    """Options of a run, with functions that replace the value "auto"."""
 
     @property
     def num_partition_clients(self) -> int:
@@ -78,7 +78,7 @@ class Settings(RunOptions):
 
 
 def select_engine_settings(options: Mapping[str, Any]) -> EngineSettings:
-    """Select the engine settings from options; both have the same names."""
+    """Return the engine settings, which have the same names as the options."""
     local = {name: options[name] for name in get_field_names(LocalSettings)}
     settings = {name: options[name] for name in get_field_names(EngineSettings) if name != "local"}
     return validate(EngineSettings, {**settings, "local": local})
@@ -91,8 +91,8 @@ class ExperimentConfig:
     Attributes:
         algorithm: the method and the other parts of the algorithm.
         settings: all other options.
-        partitioner: splits the dataset among clients, unless the settings name a file or the data
-            name their clients.
+        partitioner: splits the dataset among clients. It is not used if the partition is a file, or
+            if the dataset names the client of each sample.
     """
 
     algorithm: Algorithm
@@ -117,8 +117,8 @@ def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Experiment
     Args:
         file: the content of a TOML file: names of parts, settings, and one table of parameters per
             part or partition.
-        overrides: names of parts, settings and parameters in one flat mapping, as typed by a user.
-            They replace the values of the file.
+        overrides: options of the command line: names of parts, settings and parameters, in one
+            flat mapping. They override the values of the file.
     """
     file = _flatten_tables(file)
     tables = {name: value for name, value in file.items() if isinstance(value, dict)}
@@ -155,7 +155,7 @@ def list_option_names() -> list[str]:
 
 
 def _validate_settings(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> Settings:
-    """Validate the settings; a parameter of the partition "mc" selects that partition."""
+    """Validate the settings; a parameter of the partition "mc", if set, selects that partition."""
     values = {key: value for key, value in options.items() if key not in KINDS}
     if "partition" not in values and any(
         find_owners(name, [(PARTITION, MultiCluster)]) for name in parameters
@@ -175,20 +175,21 @@ def _validate_settings(options: Mapping[str, Any], parameters: Mapping[str, Any]
 
 
 def _check_flat(flat: Mapping[str, Any]) -> None:
-    """Refuse unknown names outside tables, and parameters of parts, which belong in tables."""
+    """Raise an error for unknown options, and for parameters of parts outside their table."""
     for name in flat:
         owners = [part.name for _, part in list_builtin_parts() if name in get_field_names(part)]
         if owners and name not in list_option_names():
+            tables = " or ".join(f"[{owner}]" for owner in owners)
             raise CadisError(
-                f"'{name}' is a parameter of {join_words(owners)}; move it to that table."
+                f"'{name}' is a parameter of {join_words(owners)}; move it to the table {tables}."
             )
     check_names("option", flat, list_option_names())
 
 
 def _flatten_tables(file: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten nested tables ``[kind.name]`` to the key "kind.name", as ``["kind.name"]`` gives.
+    """Convert nested tables ``[kind.name]`` to the form ``["kind.name"]``, with one key.
 
-    TOML allows nested tables only in files that do not set the option ``kind`` as well.
+    TOML does not allow the nested form in a file that also sets the option ``kind``.
     """
     options: dict[str, Any] = {}
     for key, value in file.items():
@@ -203,7 +204,7 @@ def _flatten_tables(file: Mapping[str, Any]) -> dict[str, Any]:
 def _check_tables(
     tables: Mapping[str, Any], known: Sequence[Part], chosen: Mapping[str, Iterable[type[Any]]]
 ) -> None:
-    """Refuse tables of unknown parts, ambiguous tables, and unknown parameters in tables."""
+    """Raise an error for tables of unknown parts, ambiguous tables, and unknown parameters."""
     names = dict.fromkeys(part.name for _, part in known)
     clear = [qualify_name(kind.key, part.name) for kind, part in known]
     check_names("part", (name for name in tables if name not in clear), names)
@@ -224,7 +225,7 @@ def _find_parts(name: str, parts: Iterable[Part]) -> list[Part]:
 def _check_transforms(
     tables: Mapping[str, Any], named: Iterable[str], chosen: Mapping[str, Iterable[type[Any]]]
 ) -> None:
-    """Refuse the table of a transform that is not applied, such as noise for privacy."""
+    """Raise an error if a transform has a table but is not applied, such as noise for privacy."""
     key = KINDS["transforms"].key
     applied = {*named, *(part.name for part in chosen[key])}
     others = {part.name for _, part in pair_with_kinds(chosen)}
@@ -246,12 +247,12 @@ def _format_choice(
 
 
 def _choose_model(shape: tuple[int, ...]) -> str:
-    """Return the model of the paper for images of this size, or an MLP for tables."""
+    """Return the name of a model for images of this size, or of an MLP for tables."""
     if len(shape) == 1:
         return "mlp"
     if len(shape) != 3:
         raise CadisError(
-            f"No built-in model takes inputs of shape {shape}; name your own model by "
+            f"No built-in model takes inputs of shape {shape}; name your own model with "
             "--model FILE.py:FUNCTION."
         )
     channels, height, _ = shape

@@ -1,4 +1,4 @@
-"""Run one experiment and write each round to disk as soon as it ends."""
+"""Run one experiment, and write each round to disk when it ends."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -22,7 +22,7 @@ from cadis.store import ModelInputs, RunFolder, RunWriter
 from cadis.types import ClientId
 
 _MAX_NAMED = 10
-"""Number of clients whose rejected updates are reported one by one; more are only counted."""
+"""Maximum number of clients whose rejected updates are reported; the others are counted."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +93,7 @@ class FederationRun:
     head: str | None
 
     def with_seed(self, seed: int) -> "FederationRun":
-        """Return a copy with another seed."""
+        """Return the same run with another seed."""
         settings = replace(self.settings, seed=seed)
         return replace(self, settings=settings, options={**self.options, "seed": seed})
 
@@ -151,7 +151,7 @@ def run_experiment(
         resume: whether to continue the run in the folder.
         on_round: called with the result of each round.
         callbacks: called with progress and messages.
-        dataset: the dataset that the options name, if it is loaded already.
+        dataset: the dataset, if it is already loaded.
     """
     experiment = build_experiment(config, callbacks, dataset)
     settings = experiment.config.settings
@@ -167,7 +167,7 @@ def run_experiment(
 
 
 class RejectionLog:
-    """Reports rejected updates: each client once, and the number of updates at the end."""
+    """Report rejected updates: each client once, and the number of updates at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._updates, self._clients = say, 0, set[ClientId]()
@@ -185,9 +185,9 @@ class RejectionLog:
 
     def finish(self) -> None:
         """Report the number of rejected updates, unless each was reported already."""
-        number = len(self._clients)
-        if self._updates > min(number, _MAX_NAMED):
-            clients = "one client" if number == 1 else f"{number} clients"
+        count = len(self._clients)
+        if self._updates > min(count, _MAX_NAMED):
+            clients = "one client" if count == 1 else f"{count} clients"
             self._say(
                 f"{self._updates} updates of {clients} were rejected; history.jsonl lists them."
             )

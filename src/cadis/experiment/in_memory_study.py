@@ -1,4 +1,4 @@
-"""Study of several methods on a model and data that are Python objects."""
+"""Comparison of several methods on a model and data that are Python objects."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class InMemoryStudy:
     """Runs of several methods on the same model and data.
 
     Attributes:
-        runs: one run per method, by the name of its variant; the seed is set later.
+        runs: one run per method, by the name of its variant. Its seed is replaced later.
         variants: the methods to compare.
     """
 
@@ -72,7 +72,7 @@ class InMemoryStudy:
         return Study("compare", self.variants, (), "", choose_baseline(methods))
 
     def check_finished(self, runs: Iterable[PlannedRun]) -> None:
-        """Refuse to reuse finished runs that have other clients or data."""
+        """Raise an error if a finished run in the folder has other clients or data."""
         for run in runs:
             if run.variant.name in self.runs and run.is_finished():
                 engine = self.runs[run.variant.name].with_seed(run.seed).build_engine(run.folder)
@@ -90,7 +90,7 @@ class InMemoryStudy:
         planned.execute(run.folder, run.folder.has_run(), on_round, callbacks)
 
     def _from_options(self, variant: Variant) -> FederationRun:
-        """Plan a run of a method that is in the folder but not among the given methods."""
+        """Plan the run of a method that is in the study folder but was not given this time."""
         try:
             algorithm = build_algorithm(find_part_classes(variant.options), variant.options)
         except CadisError as error:
@@ -100,7 +100,7 @@ class InMemoryStudy:
 
 
 def _expand_groups(methods: Mapping[str, BaseMethod | None]) -> dict[str, BaseMethod | None]:
-    """Replace the names of groups of methods, such as "all", by their members."""
+    """Replace names of groups, such as "all", with the names of their methods."""
     expanded: dict[str, BaseMethod | None] = {}
     for name, method in methods.items():
         names = find_method_classes([name]) if method is None else [name]
@@ -109,12 +109,12 @@ def _expand_groups(methods: Mapping[str, BaseMethod | None]) -> dict[str, BaseMe
 
 
 def _make_label(name: str, method: type[Any]) -> str:
-    """Return the label of a method in tables; refuse a user's class with the name of a built-in."""
+    """Return the label of a method; raise an error if a user's class has a built-in name."""
     if METHODS.get(name) is method:
         return get_method_label(name)
     if name in CHOICES or not name.replace("-", "").replace("_", "").isalnum():
         raise CadisError(
-            f"The method {method.__name__} cannot have the name '{name}'; choose a name that no "
-            "built-in method has, of letters, digits and hyphens."
+            f"The method {method.__name__} cannot have the name '{name}'; choose a name with "
+            "letters, digits and hyphens that no built-in method has."
         )
     return str(vars(method).get("label", method.__name__))

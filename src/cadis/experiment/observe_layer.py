@@ -20,12 +20,12 @@ from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.rng import derive_generator
 from cadis.types import ClientUpdate
 
-_SAMPLES = 100  # training samples of each model, if there are enough
-_MIN_SAMPLES = 4  # of a class: two clients share them, and batch norm needs two each
+_SAMPLES = 100  # maximum number of training samples of each model
+_MIN_SAMPLES = 4  # per class: two clients share them, and batch norm needs two samples per client
 
 
 class HeadRecorder(FedAvg):
-    """FedAvg whose server stores the updates of the classifier layer: weight, then bias."""
+    """FedAvg that also stores the updates of the classifier layer: weight, then bias."""
 
     name: ClassVar[str] = "cadis layer"
     needs_head: ClassVar[bool] = True
@@ -33,11 +33,11 @@ class HeadRecorder(FedAvg):
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> ClientWeights:
-        """Return the weights of FedAvg, and the head updates as (participants, size) tensors."""
+        """Return the weights of FedAvg, and the updates of the layer, (participants, size)."""
         start = state.models["model"].parameters
         head_updates = {
-            f"head-{number}": torch.stack([u.model.parameters[part] for u in updates]) - start[part]
-            for number, part in enumerate(server_round.head)
+            f"head-{n}": torch.stack([u.model.parameters[part] for u in updates]) - start[part]
+            for n, part in enumerate(server_round.head)
         }
         return replace(super().weigh(server_round, updates, state), tensors=head_updates)
 
@@ -47,11 +47,11 @@ def observe_layer(
 ) -> HeadProbe:
     """Train the initial model on few classes for one round; return the classifier updates.
 
-    Five models are trained: on the first class, on the first and third, on the first two classes
-    (two clients with different samples), and on the other classes (a third client).
+    Five models are trained: on the first class; on the first and the third class; by clients 1 and
+    2 on different samples of the first two classes; and by client 3 on the other classes.
 
     Args:
-        config: the options; method, partition and rounds have no effect.
+        config: the options; the method, the partition and the number of rounds have no effect.
         classes: names of three or four classes, separated by commas. By default, the first four
             classes with enough samples.
         callbacks: called with progress and messages.
@@ -60,7 +60,7 @@ def observe_layer(
     labels, seed = dataset.train.labels, config.settings.seed
     class_indices = _select_classes(classes, dataset)
     same, other = tuple(class_indices[:2]), tuple(class_indices[2:])
-    plans = {  # classes, index of the part of their samples, number of parts
+    plans = {  # by title: classes, index of the part of their samples, number of parts
         "one class": (same[:1], 0, 1),
         "two classes": ((same[0], other[0]), 0, 1),
         "client 1": (same, 0, 2),
@@ -91,7 +91,7 @@ def observe_layer(
 
 
 def _select_classes(classes: str, dataset: Dataset) -> list[int]:
-    """Return the indices of the named classes; by default the first with enough samples."""
+    """Return the indices of the named classes; by default, of the first with enough samples."""
     counts = dataset.train.labels.bincount(minlength=dataset.num_classes).tolist()
     if not classes:
         indices = [n for n, count in enumerate(counts) if count >= _MIN_SAMPLES][:4]
@@ -116,11 +116,11 @@ def _select_classes(classes: str, dataset: Dataset) -> list[int]:
 def _sample_indices(
     labels: Tensor, seed: int, classes: tuple[int, ...], part: int, num_parts: int
 ) -> Tensor:
-    """Return indices of samples of these classes: part ``part`` of ``num_parts`` of each."""
+    """Split each class into ``num_parts`` parts; return the sample indices of one part."""
     parts = []
-    for number in classes:
-        pool = (labels == number).nonzero()[:, 0]
-        pool = pool[torch.randperm(len(pool), generator=derive_generator(seed, "layer", number))]
+    for label in classes:
+        pool = (labels == label).nonzero()[:, 0]
+        pool = pool[torch.randperm(len(pool), generator=derive_generator(seed, "layer", label))]
         size = min(_SAMPLES // len(classes), len(pool) // num_parts)
         parts.append(pool[part * size : (part + 1) * size])
     return torch.cat(parts)
@@ -151,7 +151,7 @@ def _train(
     (result,) = engine.rounds(engine.start, Callbacks(progress, callbacks.say))
     if rejected := result.record.rejected:
         raise RunError(
-            f"The update of {rejected[0].client} was rejected: {rejected[0].reason}; try a smaller "
+            f"The update of {rejected[0].client} was rejected: {rejected[0].reason}; use a smaller "
             "learning rate."
         )
     parts = result.state.server.tensors.values()

@@ -1,7 +1,8 @@
-"""Find the part to which a parameter belongs: ``alpha``, or ``fedfa_alpha`` if ambiguous.
+"""Find the part to which a parameter belongs.
 
-The names of parts are unique within a kind. If two kinds have a part of the same name, the kind is
-the prefix: ``local_optimizer_adam_lr`` as an option, ``["local_optimizer.adam"]`` as a table.
+A parameter has the name ``alpha``, or ``fedfa_alpha`` if several parts have it. The names of parts
+are unique within a kind. If parts of two kinds have the same name, the kind is a further prefix:
+``local_optimizer_adam_lr`` as an option, ``["local_optimizer.adam"]`` as a table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,8 @@ from cadis.algorithm import KINDS, Kind, check_names, get_field_names, join_word
 from cadis.data.partition import PARTITIONERS, Partitioner
 from cadis.errors import CadisError
 
-_QUESTION = "How training data are split among clients"
-PARTITION = Kind("partition", PARTITIONERS, Partitioner, ("mc",), _QUESTION)
+_HELP = "How training data are split among clients"
+PARTITION = Kind("partition", PARTITIONERS, Partitioner, ("mc",), _HELP)
 """Partitions have parameters like parts, but are not parts of an algorithm."""
 
 ALL_KINDS = {**KINDS, PARTITION.key: PARTITION}
@@ -28,7 +29,7 @@ def list_builtin_parts() -> list[Part]:
 
 
 def pair_with_kinds(classes: Mapping[str, Iterable[type[Any]]]) -> list[Part]:
-    """Return the classes of a mapping by kind, each paired with its kind."""
+    """Return pairs of kind and class from the classes by kind."""
     return [(ALL_KINDS[key], part) for key, parts in classes.items() for part in parts]
 
 
@@ -49,24 +50,29 @@ def to_option_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def find_field(part: Part, typed: str) -> str | None:
-    """Return the parameter of a part that the typed name means, or None."""
+def find_field(part: Part, option_name: str) -> str | None:
+    """Return the parameter of a part that an option sets, or None."""
     kind, cls = part
     for field in get_field_names(cls):
-        if typed in (field, qualify_parameter(cls, field), qualify_parameter(cls, field, kind)):
+        names = field, qualify_parameter(cls, field), qualify_parameter(cls, field, kind)
+        if option_name in names:
             return field
     return None
 
 
-def find_owners(typed: str, parts: Iterable[Part]) -> list[Part]:
-    """Return the parts with a parameter of this name, which may be qualified."""
-    owners = [part for part in parts if find_field(part, typed) is not None]
-    return [part for part in owners if typed in get_field_names(part[1])] or owners
+def find_owners(option_name: str, parts: Iterable[Part]) -> list[Part]:
+    """Return the parts with a parameter that this option sets."""
+    owners = [part for part in parts if find_field(part, option_name) is not None]
+    return [part for part in owners if option_name in get_field_names(part[1])] or owners
 
 
-def find_owner(typed: str, parts: Iterable[Part]) -> Part | None:
-    """Return the part with this parameter, or None; refuse a name that several parts have."""
-    owners = find_owners(typed, parts)
+def find_owner(option_name: str, parts: Iterable[Part]) -> Part | None:
+    """Return the part whose parameter this option sets, or None.
+
+    Raises:
+        CadisError: if several parts have the parameter.
+    """
+    owners = find_owners(option_name, parts)
     if len(owners) > 1:
         names = [cls.name for _, cls in owners]
         is_ambiguous = len(set(names)) < len(names)
@@ -75,24 +81,26 @@ def find_owner(typed: str, parts: Iterable[Part]) -> Part | None:
         )
         options = []
         for kind, cls in owners:
-            field = str(find_field((kind, cls), typed))
+            field = str(find_field((kind, cls), option_name))
             name = qualify_parameter(cls, field, kind if is_ambiguous else None)
             options.append(to_option_name(name))
-        raise CadisError(f"'{typed}' is a parameter of {parts_text}; write {' or '.join(options)}.")
+        raise CadisError(
+            f"'{option_name}' is a parameter of {parts_text}; write {' or '.join(options)}."
+        )
     return owners[0] if owners else None
 
 
 def add_implied_transforms(
-    classes: Mapping[str, tuple[type[Any], ...]], typed: Iterable[str]
+    classes: Mapping[str, tuple[type[Any], ...]], option_names: Iterable[str]
 ) -> dict[str, tuple[type[Any], ...]]:
-    """Add the transforms of which a parameter is set, in the order of the registry."""
+    """Add the transforms that have a parameter among these options, in the registry's order."""
     chosen = pair_with_kinds(classes)
     others = [
         part
         for part in pair_with_kinds({"transforms": KINDS["transforms"].registry.values()})
         if part not in chosen
     ]
-    implied = [find_owner(name, others) for name in typed if not find_owners(name, chosen)]
+    implied = [find_owner(name, others) for name in option_names if not find_owners(name, chosen)]
     added = tuple(part[1] for part in others if part in implied)
     return {**classes, "transforms": (*classes["transforms"], *added)}
 
@@ -102,10 +110,10 @@ def group_parameters(
     chosen: Mapping[str, Iterable[type[Any]]],
     names: Mapping[str, str],
 ) -> dict[str, dict[str, Any]]:
-    """Group typed parameters by part.
+    """Group parameters by part.
 
     Args:
-        parameters: values by the name that the user typed.
+        parameters: values by the name of the option.
         chosen: the classes of the chosen parts, by kind.
         names: the chosen parts as text for error messages, by kind.
 
@@ -116,23 +124,24 @@ def group_parameters(
     tables: dict[str, dict[str, Any]] = {
         qualify_name(kind.key, cls.name): {} for kind, cls in parts
     }
-    for typed, value in parameters.items():
-        owner = find_owner(typed, parts) or _refuse(typed, parts, names)
+    for option_name, value in parameters.items():
+        owner = find_owner(option_name, parts) or _raise_unknown(option_name, parts, names)
         kind, cls = owner
-        field, table = str(find_field(owner, typed)), tables[qualify_name(kind.key, cls.name)]
+        field, table = str(find_field(owner, option_name)), tables[qualify_name(kind.key, cls.name)]
         if field in table:
             raise CadisError(f"The parameter {field} of {cls.name} is set twice; set it once.")
         table[field] = value
     return tables
 
 
-def _refuse(typed: str, parts: Iterable[Part], names: Mapping[str, str]) -> NoReturn:
-    """Refuse a parameter that none of the chosen parts has."""
-    owners = find_owners(typed, list_builtin_parts())
+def _raise_unknown(option_name: str, parts: Iterable[Part], names: Mapping[str, str]) -> NoReturn:
+    """Raise an error about a parameter that none of the chosen parts has."""
+    owners = find_owners(option_name, list_builtin_parts())
     if not owners:
-        check_names("option", [typed], [name for _, cls in parts for name in get_field_names(cls)])
+        known = [field for _, cls in parts for field in get_field_names(cls)]
+        check_names("option", [option_name], known)
     kind, parts_text = owners[0][0], join_words(cls.name for _, cls in owners)
     raise CadisError(
-        f"'{typed}' is a parameter of {parts_text}, not of {names[kind.key]}; leave it out, or "
-        f"choose another {kind.noun}."
+        f"'{option_name}' is a parameter of {parts_text}, not of {names[kind.key]}; leave it out, "
+        f"or choose another {kind.noun}."
     )

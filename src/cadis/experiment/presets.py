@@ -1,4 +1,4 @@
-"""Presets: the method and the experiments of the paper as TOML files of options."""
+"""Presets: the experiments of the CADIS paper as TOML files with options."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ _ORDER = (*_DATASETS, "case", "clients", "mc", "pa", "bc", "uc")
 
 
 def list_presets() -> list[str]:
-    """Return the names of all presets, by dataset, partition and participants of a round."""
+    """Return the names of all presets, sorted by dataset, partition and participants per round."""
     names = [file.name.removesuffix(".toml") for file in _FOLDER.iterdir()]
 
-    def order(name: str) -> list[int]:
+    def sort_key(name: str) -> list[int]:
         return [_ORDER.index(word) if word in _ORDER else int(word) for word in name.split("-")]
 
-    return sorted(names, key=order)
+    return sorted(names, key=sort_key)
 
 
 def read_preset_text(name: str) -> str:
@@ -36,21 +36,21 @@ def read_preset(name: str) -> dict[str, Any]:
 
 
 def drop_paper_table(options: dict[str, Any]) -> dict[str, Any]:
-    """Remove the table "paper", which has results of the paper and is not an option."""
+    """Remove the table "paper", which has the results of the paper instead of options."""
     return {key: value for key, value in options.items() if key != "paper"}
 
 
 def read_paper(name: str) -> PaperReport:
-    """Return the results of the paper for a preset: table and top-1 accuracies in percent."""
+    """Return the results of the paper for a preset: the table, and top-1 accuracies in percent."""
     paper = tomllib.loads(read_preset_text(name)).get("paper", {})
     return PaperReport(paper.get("place", ""), paper.get("accuracy", {}))
 
 
 def match_paper_report(name: str, options: Mapping[str, Any]) -> PaperReport | None:
-    """Return the results of the paper for a preset, and the options that differ from it.
+    """Return the results of the paper for a preset, and how the options differ from the preset.
 
-    Return None if the paper has no results, or if the options have another dataset. Any image
-    folder may replace the images of the paper, which are not public.
+    Return None if the paper has no results, or if the options name another dataset. The pill images
+    of the paper are not public, so any image folder may replace them.
     """
     paper, preset = read_paper(name), read_preset(name)
     is_image_folder = str(preset.get("dataset")).startswith("images:")

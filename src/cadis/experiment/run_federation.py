@@ -34,8 +34,8 @@ from cadis.data import (
     Subsets,
     as_samples,
     concatenate,
-    to_samples_by_client,
     to_float32,
+    to_samples_by_client,
 )
 from cadis.engine import Federation, select_speeds
 from cadis.errors import CadisError
@@ -88,7 +88,7 @@ def run(
     progress: bool | None = None,
     track: str | None = None,
 ) -> RunResult:
-    """Train a model on the data of several clients by federated learning.
+    """Train a model on the data of several clients with federated learning.
 
     Each part of the algorithm (method, sampler, server optimizer, transforms, task, local
     optimizer) is an instance such as ``CADIS(threshold=0.8)``, the name of a built-in part, or
@@ -102,8 +102,8 @@ def run(
             of a client are a pair (inputs, labels) of tensors or arrays, a
             ``torch.utils.data.Dataset``, a DataLoader, a Hugging Face dataset, or
             ``cadis.data.Samples``.
-        test: the test set of the global model, in one of these forms; by default, all of
-            ``client_tests``.
+        test: the test set of the global model, in one of these forms. By default, it consists of
+            all ``client_tests``.
         client_tests: the test data of each client, on which it never trains, as a list or a dict
             like ``clients``. A dict may leave out clients without test data.
         rounds: number of rounds.
@@ -129,12 +129,13 @@ def run(
         seed: seed of all random numbers except the initial model. Default: 0.
         workers: number of worker processes. Default "auto": one per core.
         device: "auto" (default), "cpu", "cuda" or "mps".
-        test_clients: test the global model on the data of clients every this many rounds and after
-            the last; of many clients, a random sample is tested. 0 is never. Default: 10.
-        eval_every: test the global model on the test set every this many rounds and after the
-            last. Default: 1.
-        stack: train several clients at once if the model is small; results differ only by
-            rounding. Default: True.
+        test_clients: number of rounds between tests of the global model on the data of clients; it
+            is also tested after the last round. 0 means never. If there are many clients, a
+            random sample of them is tested. Default: 10.
+        eval_every: number of rounds between tests of the global model on the test set; it is also
+            tested after the last round. Default: 1.
+        stack: train several clients at once if the model is small; results differ only in
+            rounding errors. Default: True.
         client_test: fraction of each client's samples to hold out, from 0 to below 1. The client
             does not train on them and is tested on them instead of on ``client_tests``. Default: 0.
         speeds: samples per second of each client, for the simulated clock: a dict or list, a file
@@ -225,7 +226,7 @@ def should_show_progress(progress: bool | None, console: Console) -> bool:
 
 
 def warn(sentence: str) -> None:
-    """Issue a message as a Python warning; the command line prints it instead."""
+    """Issue a message as a Python warning."""
     warnings.warn(sentence, stacklevel=2)
 
 
@@ -274,7 +275,7 @@ def _convert_data(data: Any, subject: str) -> Sequence[Samples]:
 
 
 def _convert_client_tests(data: Any, ids: Sequence[ClientId]) -> Sequence[Samples]:
-    """Return the test samples of each client, some of which may be empty; () without any."""
+    """Return the test samples of each client, which may be empty; () if there are none at all."""
     if isinstance(data, Mapping):
         named = to_samples_by_client(data, "The test data of")
         if unknown := named.keys() - set(map(str, ids)):
@@ -295,7 +296,7 @@ def _convert_client_tests(data: Any, ids: Sequence[ClientId]) -> Sequence[Sample
 def _convert_speeds(
     speeds: str | Mapping[ClientId, float] | Sequence[float], client_ids: Sequence[ClientId]
 ) -> object:
-    """Convert speeds to the form of the settings, which validate them."""
+    """Convert speeds to the form that the settings validate."""
     if isinstance(speeds, Mapping):
         return select_speeds(speeds, client_ids, "The argument speeds")
     is_list = isinstance(speeds, Iterable) and not isinstance(speeds, str)
@@ -307,7 +308,7 @@ def _convert_clusters(clusters: Sequence[int]) -> Tensor:
     try:
         numbers = torch.as_tensor(clusters)
     except (TypeError, ValueError, RuntimeError):
-        numbers = torch.zeros(())  # not convertible, such as strings; refused below
+        numbers = torch.zeros(())  # not convertible, such as strings; an error below
     if numbers.dim() != 1 or numbers.is_floating_point() or numbers.is_complex():
         raise CadisError("true_clusters must be a list of integers, one per client.")
     return numbers.long()

@@ -58,14 +58,14 @@ def plan_comparison(
     """Plan a comparison of methods; seeds, targets and command are set later.
 
     Args:
-        methods: names of methods, variants and groups, as typed by a user.
-        grid: options and the values of each; every combination is compared.
+        methods: names of methods, variants and groups.
+        grid: values by option; the methods are compared for every combination.
         preset: the name of the preset, if any.
         file: the content of a TOML file, or of the preset.
-        overrides: options and parameters in one flat mapping, as typed by a user.
+        overrides: options of the command line, in one flat mapping.
     """
-    names, start = list(methods), {name: values[0] for name, values in grid.items()}
-    plain = variants = build_method_variants(names, file, {**overrides, **start})
+    names, first_values = list(methods), {name: values[0] for name, values in grid.items()}
+    plain = variants = build_method_variants(names, file, {**overrides, **first_values})
     if grid:
         variants = build_method_grid(names, grid, file, overrides)
     paper = match_paper_report(preset, plain[0].options) if preset and not grid else None
@@ -81,7 +81,7 @@ def run_study(
     execute_run: ExecuteRun | None = None,
     track: str | None = None,
 ) -> list[str]:
-    """Run all runs of a study that are not finished.
+    """Start or resume all runs of a study that are not finished.
 
     A run that fails, for example because it diverges, does not stop the others.
 
@@ -115,10 +115,10 @@ def run_study(
 
 def find_study_folder(base: Path, study: Study) -> StudyFolder:
     """Return the folder of the same study if it exists, else a new folder."""
-    path, number = base, 1
+    path, suffix = base, 1
     while True:
         folder = StudyFolder(path)
-        if not path.exists() or (folder.has_study() and not folder.read().difference(study)):
+        if not path.exists() or (folder.has_study() and not folder.read().describe_conflict(study)):
             return folder
-        number += 1
-        path = base.with_name(f"{base.name}-{number}")
+        suffix += 1
+        path = base.with_name(f"{base.name}-{suffix}")

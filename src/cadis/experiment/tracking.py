@@ -13,7 +13,7 @@ from cadis.trackers import Tracker, open_tracker
 
 
 class Tracking:
-    """Logs all rounds of a run to a tracker, including those before it was resumed."""
+    """Log all rounds of a run to a tracker, including the rounds before it was resumed."""
 
     def __init__(self, name: str | None, folder: RunFolder, group: str | None = None) -> None:
         """Open the tracker, so that a missing package is reported before training.
@@ -62,7 +62,7 @@ class Tracking:
 
 
 def combine_callbacks(*callbacks: OnRound | None) -> OnRound:
-    """Return a callback that calls each of these with the result of a round."""
+    """Return a callback that calls all these callbacks with the result of a round."""
 
     def on_round(result: RoundResult) -> None:
         for callback in callbacks:
@@ -73,6 +73,6 @@ def combine_callbacks(*callbacks: OnRound | None) -> OnRound:
 
 
 def check_tracker(name: str | None) -> None:
-    """Refuse an unknown tracker, or one that is not installed, before any run starts."""
+    """Raise an error if a tracker is unknown or not installed, before any run starts."""
     with tempfile.TemporaryDirectory(prefix="cadis-") as folder:
         Tracking(name, RunFolder(Path(folder))).close()

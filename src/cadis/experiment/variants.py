@@ -42,24 +42,20 @@ class NamedVariant:
 
 
 ABLATIONS: dict[str, NamedVariant] = {
-    "cadis-uniform": NamedVariant(
-        "CADIS, participants drawn uniformly", "cadis", parts={"sampler": "uniform"}
-    ),
+    "cadis-uniform": NamedVariant("CADIS, uniform sampling", "cadis", parts={"sampler": "uniform"}),
     "cadis-no-momentum": NamedVariant(
         "CADIS, no server momentum", "cadis", parts={"server_optimizer": "plain"}
     ),
-    "cadis-plain-weights": NamedVariant(
-        "CADIS, weights of FedAvg", "cadis", {"weights": "samples"}
-    ),
+    "cadis-plain-weights": NamedVariant("CADIS, FedAvg weights", "cadis", {"weights": "samples"}),
     "cadis-no-distillation": NamedVariant("CADIS, no distillation", "cadis", {"distillation": 0.0}),
     "cadis-no-clustering": NamedVariant("CADIS, no clustering", "cadis", {"clusters": "none"}),
     "cadis-absent": NamedVariant(
-        "CADIS, drawn uniformly, absent clusters remembered",
+        "CADIS, uniform sampling, old updates reused",
         "cadis",
         {"absent": 0.5},
         {"sampler": "uniform"},
     ),
-    "cadis-oracle": NamedVariant("CADIS, true clusters given", "cadis", {"clusters": "true"}),
+    "cadis-oracle": NamedVariant("CADIS, true clusters", "cadis", {"clusters": "true"}),
 }
 """Ablations: CADIS with one part removed or replaced, or with the true clusters."""
 
@@ -68,18 +64,20 @@ _WITH_OPTIMIZER: dict[str, NamedVariant] = {
     for name, method in METHODS.items()
     if method.default_parts.keys() == {"server_optimizer"}
 }
-"""Methods named by their server optimizer keep it, whatever --server-optimizer is."""
+"""Methods that are defined by their server optimizer; --server-optimizer does not change it."""
 
 VARIANTS: dict[str, NamedVariant] = {
     **_WITH_OPTIMIZER,
     "power-of-choice": NamedVariant(
-        "FedAvg, power of choice", "fedavg", parts={"sampler": "power-of-choice"}
+        "FedAvg, power-of-choice sampling", "fedavg", parts={"sampler": "power-of-choice"}
     ),
-    "fedcluster": NamedVariant("FedAvg, FedCluster", "fedavg", parts={"sampler": "fedcluster"}),
-    "hics": NamedVariant("FedAvg, HiCS-FL", "fedavg", parts={"sampler": "hics"}),
+    "fedcluster": NamedVariant(
+        "FedAvg, FedCluster sampling", "fedavg", parts={"sampler": "fedcluster"}
+    ),
+    "hics": NamedVariant("FedAvg, HiCS-FL sampling", "fedavg", parts={"sampler": "hics"}),
     **ABLATIONS,
 }
-"""Names that can be compared in addition to the methods."""
+"""Variants of methods, by the name that ``cadis compare --methods`` takes."""
 
 ALL = tuple(dict.fromkeys([*METHODS, *(name for name in VARIANTS if name not in ABLATIONS)]))
 """All methods and variants except ablations."""
@@ -100,8 +98,8 @@ def build_method_variants(
     Args:
         names: names of methods, variants and groups.
         file: the content of a TOML file.
-        overrides: options and parameters as typed by a user. The parameters of a method apply only
-            to that method.
+        overrides: options of the command line. The parameters of a method apply only to that
+            method.
     """
     classes = find_method_classes(names)
     methods = list(dict.fromkeys(classes.values()))
@@ -114,9 +112,9 @@ def build_method_variants(
 
 def find_method_classes(names: Iterable[str]) -> dict[str, type[Any]]:
     """Return the class of each method and ablation by name; expand groups such as "all"."""
-    typed = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
-    check_names("method", (n for n in typed if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
-    expanded = [member for name in typed for member in _GROUPS.get(name, (name,))]
+    given = [name.strip() if is_user_code(name) else name.strip().lower() for name in names]
+    check_names("method", (n for n in given if not is_user_code(n)), [*CHOICES, "FILE.py:CLASS"])
+    expanded = [member for name in given for member in _GROUPS.get(name, (name,))]
     classes = {
         name: find_part_class(KINDS["method"], VARIANTS[name].method if name in VARIANTS else name)
         for name in dict.fromkeys(expanded)
@@ -129,7 +127,7 @@ def find_method_classes(names: Iterable[str]) -> dict[str, type[Any]]:
 
 
 def choose_baseline(methods: Mapping[str, type[Any]]) -> str:
-    """Return the baseline: FedAvg, else the first method that does not pool the clients' data."""
+    """Return the baseline: FedAvg, or else the first method that keeps data at the clients."""
     federations = [name for name, method in methods.items() if not method.pools_clients]
     return "fedavg" if "fedavg" in methods else [*federations, *methods][0]
 
@@ -159,7 +157,7 @@ def build_method_grid(
 ) -> tuple[Variant, ...]:
     """Build the variants of several methods for every combination of the values in the grid."""
     if "method" in grid:
-        raise CadisError("The grid cannot vary the method; name the methods by --methods.")
+        raise CadisError("The grid cannot vary the method; name the methods with --methods.")
     check_run_count(prod(map(len, grid.values())) * len(names))
     return tuple(
         replace(
@@ -181,11 +179,11 @@ def _cells(
         yield values, {**overrides, **dict(zip(grid, values, strict=True))}
 
 
-def check_run_count(number: int) -> None:
-    """Refuse too many runs before they are planned."""
-    if number > _MAX_RUNS:
+def check_run_count(num_runs: int) -> None:
+    """Raise an error if a study has too many runs, before they are planned."""
+    if num_runs > _MAX_RUNS:
         raise CadisError(
-            f"This study would have {number} runs, more than the maximum of {_MAX_RUNS}; use "
+            f"This study would have {num_runs} runs, more than the maximum of {_MAX_RUNS}; use "
             "fewer seeds, methods or values."
         )
 
@@ -199,7 +197,7 @@ def parse_grid(texts: Iterable[str], user_parts: Iterable[Part] = ()) -> dict[st
     """
     grid: dict[str, list[str]] = {}
     parts = [*list_builtin_parts(), *user_parts]
-    bare = dict.fromkeys(
+    short_names = dict.fromkeys(
         [*list_option_names(), *(name for _, part in parts for name in get_field_names(part))]
     )
     for text in texts:
@@ -209,11 +207,11 @@ def parse_grid(texts: Iterable[str], user_parts: Iterable[Part] = ()) -> dict[st
         if not choices:
             raise CadisError(f"Write a grid as NAME=VALUE,VALUE,... instead of '{text}'.")
         if not find_owners(name, parts):
-            check_names("option", [name], bare)
+            check_names("option", [name], short_names)
         if name in grid:
             raise CadisError(f"The grid has '{name}' twice; list all its values in one --grid.")
         if name == "seed":
-            raise CadisError("The grid cannot vary the seed; set the number of seeds by --seeds.")
+            raise CadisError("The grid cannot vary the seed; set the number of seeds with --seeds.")
         grid[name] = list(dict.fromkeys(choices))
     if not grid:
         raise CadisError("Name an option to vary, such as --grid threshold=0.6,0.7,0.8.")
@@ -240,11 +238,11 @@ def _build_method_variant(
     """Build the variant of one method; leave out parameters of the other methods."""
     variant = get_variant(name, method)
     parts, values = pair_with_kinds({"method": methods}), {}
-    for typed, value in overrides.items():
-        owner = None if typed in list_option_names() else find_owner(typed, parts)
-        is_fixed = owner is not None and find_field(owner, typed) in variant.parameters
+    for option_name, value in overrides.items():
+        owner = None if option_name in list_option_names() else find_owner(option_name, parts)
+        is_fixed = owner is not None and find_field(owner, option_name) in variant.parameters
         if owner is None or (owner[1] is method and not is_fixed):
-            values[typed] = value
+            values[option_name] = value
     for parameter, value in variant.parameters.items():
         values[qualify_parameter(method, parameter, KINDS["method"])] = value
     others = [other.name for other in methods if other is not method]
@@ -255,7 +253,7 @@ def _build_method_variant(
 
 
 def _check_parameters(overrides: Mapping[str, Any], methods: Sequence[type[Any]]) -> None:
-    """Refuse a parameter of methods that are not compared."""
+    """Raise an error for a parameter of methods that are not compared."""
     others = [part for part in list_builtin_parts() if part[0].key != "method"]
     for name in overrides.keys() - list_option_names():
         owners = find_owners(name, pair_with_kinds({"method": METHODS.values()}))
@@ -269,7 +267,7 @@ def _check_parameters(overrides: Mapping[str, Any], methods: Sequence[type[Any]]
 
 
 def to_stored_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without the seed, in the types that JSON returns."""
+    """Return the options without the seed, after conversion to JSON and back."""
     without_seed = {key: value for key, value in options.items() if key != "seed"}
     plain: dict[str, Any] = json.loads(json.dumps(without_seed))
     return plain

@@ -1,8 +1,8 @@
-"""Keys and certificates of a deployment, for a certificate authority, the server and the sites.
+"""Keys and certificates of a deployment: certificate authority, server and sites.
 
-The server authenticates with a certificate that the authority of the deployment has signed (TLS).
-A site authenticates with a key that the operator has registered. No network or external program
-is needed.
+The certificate of the server is signed by the certificate authority of the deployment (TLS). A site
+authenticates with a key that the operator has registered. Neither a network nor an external program
+is needed to create them.
 """
 
 import os
@@ -28,13 +28,13 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3650
-SERVER_DAYS = 825  # some systems refuse certificates with a longer validity
+SERVER_DAYS = 825  # some systems reject certificates that are valid longer
 
-_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # SuperLink starts processes that connect here
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # the processes of SuperLink connect to these
 
 
 class KeyPair(NamedTuple):
-    """Content of the files of a private key and of its certificate or public key."""
+    """Contents of two files: a private key, and its certificate or public key."""
 
     private: bytes
     public: bytes
@@ -50,7 +50,7 @@ class CertificateAuthority(NamedTuple):
     certificate: x509.Certificate
 
     def to_files(self) -> KeyPair:
-        """Return the content of the files of key and certificate."""
+        """Return the contents of the files of the key and the certificate."""
         return _to_files(self.key, self.certificate)
 
 
@@ -89,7 +89,7 @@ def make_site_key() -> KeyPair:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner can read, from the moment it is created."""
+    """Write a new file that only its owner can read, even while it is being written."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -114,7 +114,7 @@ def _make_builder(
     *,
     signs_certificates: bool,
 ) -> x509.CertificateBuilder:
-    start = datetime.now(UTC) - timedelta(days=1)  # the clock of a site may be behind
+    start = datetime.now(UTC) - timedelta(days=1)  # the clock of a site may be slow
     usage = x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,

@@ -1,4 +1,4 @@
-"""Functions to call in a Flower ClientApp: train, evaluate, and answer the identity query."""
+"""Functions to call in a Flower ClientApp: train, evaluate, and reply to the identity query."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def local_train(
         model: a model with the architecture of the global model; it is not changed.
         data: the training data of this client.
         content: the content of the server's message.
-        method: the method to run instead of the one that the config names.
+        method: the method to run, instead of the method that the config names.
         custom_classes: your own classes of methods, tasks, transforms and local optimizers. The
             server sends only their names and parameters.
         state_dir: folder for the states of clients between rounds, by default ``$CADIS_STATE`` or
@@ -63,9 +63,9 @@ def local_train(
         config_key: key of the config in the message.
 
     Returns:
-        The content of the reply: the trained model, further tensors of the method, and the scalars
-        ``num-examples``, ``train-seconds`` and those that the method needs on the server. Send
-        nothing else.
+        The content of the reply: the trained model, further tensors of the method, and scalars:
+        ``num-examples``, ``train-seconds``, and the scalars that the server side of the method
+        needs. Send nothing else.
 
     Example:
         >>> from flwr.app import ArrayRecord, RecordDict
@@ -197,7 +197,7 @@ class ClientStates:
     """The states of one client in one run, stored on the disk of the client.
 
     A server that was killed may repeat a round, which must then start from the same state as
-    before. So the state before a round is kept until the next round.
+    before. Therefore the state before a round is kept until the next round.
 
     Attributes:
         folder: folder for the states of all clients.
@@ -210,7 +210,7 @@ class ClientStates:
     client: ClientId
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("[0-9a-f]{16}", self.run):  # the server sends it, and it becomes a path
+        if not re.fullmatch("[0-9a-f]{16}", self.run):  # it becomes part of a path
             raise CadisError(
                 f"'{self.run}' is not the id of a run; expected 16 hexadecimal digits."
             )
@@ -226,9 +226,10 @@ class ClientStates:
         return None
 
     def save(self, number: int, state: TensorState, start_round: int) -> None:
-        """Save the state after round ``number``, and delete all but the state that it started from.
+        """Save the state after round ``number``.
 
-        ``start_round`` is the round of that earlier state.
+        The state from which the round started, which is the state after round ``start_round``, is
+        kept; all other states are deleted.
         """
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -248,7 +249,7 @@ class ClientStates:
 
 
 def prepare_samples(data: Data, owner: str) -> Samples:
-    """Convert data to samples and check them. ``owner`` is the subject of error messages."""
+    """Convert data to samples and check them; error messages begin with ``owner``."""
     samples = as_samples(data, owner)
     samples.check(owner)
     return samples
@@ -257,8 +258,8 @@ def prepare_samples(data: Data, owner: str) -> Samples:
 def _flat_copy(model: nn.Module, config: TrainConfig) -> FlatModel:
     """Copy the model, and use the classifier layer that the server names.
 
-    The server knows only names and shapes of tensors. It may name a layer that is not linear; that
-    is an error only if the algorithm uses the classifier layer.
+    The server knows only the names and shapes of tensors, so it may name a layer that is not
+    linear. This is an error only if the algorithm uses the classifier layer.
     """
     is_unknown = config.head and config.head not in find_linear_layers(model)
     is_ignored = is_unknown and not config.algorithm.find_part_needing_head()

@@ -1,4 +1,4 @@
-"""Write the folder of a deployment: app, keys, certificates, scripts and instructions."""
+"""Write the folder of a deployment: app, keys, certificates, scripts and a README."""
 
 import shutil
 from datetime import UTC, datetime, timedelta

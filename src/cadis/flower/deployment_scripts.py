@@ -1,4 +1,4 @@
-"""Plan of a deployment, and the commands and shell scripts that run it."""
+"""Plan of a deployment, and its commands and shell scripts."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ export {NO_TELEMETRY}
 STATUS_COMMAND = "flwr list deployment --run-id RUN-ID --format json"
 RUN_COMMAND = """flwr run app deployment --stream \\
     --run-config "out='$out' clients=$sites\""""
-"""Command to train. ``$out`` is absolute, because the app runs in another folder."""
+"""Command that trains. ``$out`` is an absolute path, because the app runs in another folder."""
 RESUME_COMMAND = RUN_COMMAND.replace("'$out'", "'$out' resume=true")
 
 
@@ -34,7 +34,7 @@ class DeploymentPlan:
     Attributes:
         sites: names of the sites.
         host: host name or IP address of the server.
-        port: port of the server. Each site uses one of the following ports on its own machine.
+        port: port of the server. Site number n uses the port ``port + n`` on its own machine.
 
     Example:
         >>> DeploymentPlan(("berlin", "boston"), "flower.example.org").address
@@ -50,11 +50,13 @@ class DeploymentPlan:
         _check_host(self.host)
         last = _LAST_PORT - len(self.sites)
         if not 1 <= self.port <= last:
-            raise CadisError(f"--port must be from 1 to {last}: the sites use the ports after it.")
+            raise CadisError(
+                f"--port must be from 1 to {last}, because the sites use the next ports."
+            )
 
     @property
     def address(self) -> str:
-        """Address of the server for sites and the operator: ``host:port``."""
+        """Address to which sites and the operator connect: ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -108,7 +110,7 @@ def _check_host(host: str) -> None:
 
 
 def make_superlink_command(plan: DeploymentPlan) -> str:
-    """Return the command that starts the server. It does not install packages during a run."""
+    """Return the command that starts the server; the server installs no packages during a run."""
     return f"""flower-superlink --host {plan.bind_address} --port {plan.port} \\
     --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
     --enable-supernode-auth --database state.db \\
@@ -118,7 +120,7 @@ def make_superlink_command(plan: DeploymentPlan) -> str:
 def make_supernode_command(plan: DeploymentPlan, site: str) -> str:
     """Return the command that starts a site.
 
-    It has no --node-config: Flower uses only the last one, which the site itself gives.
+    It has no --node-config, because the site adds one, and Flower uses only the last.
     """
     return f"""flower-supernode --superlink {plan.address} \\
     --root-certificates ca.crt --auth-supernode-private-key supernode.key \\
@@ -126,7 +128,7 @@ def make_supernode_command(plan: DeploymentPlan, site: str) -> str:
 
 
 def make_register_command(site: str) -> str:
-    """Return the command that registers the key of a site under its name."""
+    """Return the command that registers the public key of a site with the name of the site."""
     return f'flwr supernode register "sites/{site}/supernode.pub" deployment --name "{site}"'
 
 
@@ -134,7 +136,7 @@ def make_superlink_script(plan: DeploymentPlan) -> str:
     """Return the content of ``superlink/start.sh``."""
     command = make_superlink_command(plan)
     return (
-        _HEADER % "Start the server (SuperLink). Arguments are passed on to it. Ctrl-C stops it."
+        _HEADER % "Start the server. Arguments are passed on to flower-superlink. Ctrl-C stops it."
         + f'export FLWR_HOME="$PWD/home"\nexec {command} "$@"\n'
     )
 
@@ -143,7 +145,7 @@ def make_supernode_script(plan: DeploymentPlan, site: str) -> str:
     """Return the content of ``sites/<name>/start.sh``."""
     command = make_supernode_command(plan, site)
     return (
-        _HEADER % f"Start the site {site}. Give its data with --node-config. Ctrl-C stops it."
+        _HEADER % f"Start the site {site}. Name its data with --node-config. Ctrl-C stops it."
         + f'export FLWR_HOME="$PWD/home" CADIS_STATE="$PWD/state"\nexec {command} "$@"\n'
     )
 
@@ -162,7 +164,7 @@ root-certificates = '{certificate}'
 def make_environment_script(plan: DeploymentPlan) -> str:
     """Return the content of ``flower/environment.sh``, which the operator's scripts source."""
     status = STATUS_COMMAND.replace("RUN-ID", '"$id"')
-    return f"""# Sourced by register.sh, run.sh and resume.sh in the folder of the deployment.
+    return f"""# register.sh, run.sh and resume.sh source this file in the folder of the deployment.
 export FLWR_HOME="$PWD/flower" PYTHONUNBUFFERED=1
 # Flower requires an absolute path to the certificate: rewrite it if the folder was moved.
 if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
@@ -170,8 +172,8 @@ if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
 {make_connection_config(plan.address, "$PWD/flower/ca.crt")}END
 fi
 sites=$(($(ls -d sites/*/ | wc -l)))
-# "flwr run" exits with 0 even if the run fails, so this function asks for the status of the run.
-# It prints its standard input, the output of "flwr run".
+# Print the output of "flwr run", which is the standard input, and exit with 1 if the run failed:
+# "flwr run" exits with 0 in either case.
 check_run() {{
     log="flower/run-$$.log"
     tee "$log"
@@ -189,11 +191,11 @@ check_run() {{
     fi
     exit 1
 }}
-# An empty folder cannot be resumed.
+# Delete the folder of a run without rounds, which cannot be resumed.
 remove_empty_run() {{
     rmdir "$out" 2>/dev/null && rm -f "$out.options"
 }}
-# Ctrl-C stops the log output, not the run.
+# Ctrl-C ends the log output; the run continues.
 trap 'rm -f "flower/run-$$.log"
 if [ -n "${{out:-}}" ]; then
     echo "The run continues. Show its log: FLWR_HOME=$FLWR_HOME flwr log RUN-ID"
@@ -204,7 +206,8 @@ exit 130' INT
 
 
 REGISTER_SCRIPT = (
-    _HEADER % "Register the public keys of the sites at the server. You can repeat this."
+    _HEADER
+    % "Register the public keys of the sites at the server. You can repeat this at any time."
     + f""". ./flower/environment.sh
 for folder in sites/*/; do
     site=$(basename "$folder")
@@ -236,7 +239,7 @@ for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
 )
 
 RESUME_SCRIPT = (
-    _HEADER % "Resume the latest run, or the run whose folder is the first argument: runs/NAME."
+    _HEADER % "Resume the latest run, or the run in the folder that is the first argument."
     + f""". ./flower/environment.sh
 case ${{1:-}} in
 '' | -*)
@@ -251,7 +254,7 @@ if [ ! -d "$folder" ]; then
 fi
 out=$(CDPATH= cd -- "$folder" && pwd)
 echo "Results: $out"
-# The options of the run first, then the new ones, which take precedence.
+# First the options of the run, then the new options, which take precedence.
 new=$#
 if [ -f "$out.options" ]; then
     while IFS= read -r option; do set -- "$@" "$option"; done < "$out.options"
@@ -264,4 +267,4 @@ done
 {RESUME_COMMAND} "$@" | check_run
 """
 )
-"""Script that resumes a run. Names of runs are dates, so the last name is the latest run."""
+"""Script that resumes a run. Folder names are dates, so the last name is the latest run."""

@@ -20,7 +20,7 @@ from cadis.training import Evaluation, evaluate
 EvaluateFunction: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _ALIASES = {"eval_acc": "accuracy", "eval_loss": "loss"}
-"""Metric names of Flower's samples, and the names that cadis uses for them."""
+"""Names of metrics in Flower's example apps, and the names that cadis uses for them."""
 
 
 def server_test(model: nn.Module, data: Data, task: Task | None = None) -> EvaluateFunction:
@@ -74,12 +74,12 @@ def make_test_result(
     client_models: Sequence[str],
     seconds: float,
 ) -> TestResult:
-    """Combine evaluations on the server with the mean of those on clients.
+    """Combine the evaluation on the server with the mean evaluation on clients.
 
     Accuracy and loss come from the server if it evaluates, else from the clients.
 
     Args:
-        central: metrics on the server, by model.
+        central: metrics on the server, by name of the model.
         federated: mean metrics on clients, if any.
         client_models: name of the model that each client uses; empty if there is one model only.
         seconds: duration of the evaluation.
@@ -130,7 +130,7 @@ def average_scalars(
 
 
 def read_evaluations(records: Mapping[str, MetricRecord]) -> dict[str, Evaluation]:
-    """Return the evaluation of each model by class; empty if a confusion matrix is missing."""
+    """Return the evaluation of each model; empty if a confusion matrix is missing."""
     evaluations = {}
     for name, metrics in records.items():
         confusion = metrics.get("confusion")

@@ -2,7 +2,7 @@
 
 A message with a single model stores it as a ``state_dict`` under the key that Flower's own apps
 use. A ClientApp that does not use cadis can therefore train it. If there are several models, each
-has its own ``ArrayRecord``, and so have further tensors.
+has its own ``ArrayRecord``. Further tensors of the method have another ``ArrayRecord``.
 """
 
 import warnings
@@ -35,8 +35,9 @@ _MAX_SAMPLES = 2**53
 def read_array(array: Array) -> NDArray[Any]:
     """Return the values of an array, as a view of its bytes if possible.
 
-    The bytes come from a client and are not trusted. Anything but plain numbers in version 1.0 of
-    NumPy's file format is passed to Flower, which copies or refuses it. Nothing is unpickled.
+    The bytes come from a client and are not trusted. Arrays that are not plain numbers in version
+    1.0 of NumPy's file format are passed to Flower, which copies or rejects them. Nothing is
+    unpickled.
     """
     stream = BytesIO(array.data)
     if array.stype != "numpy.ndarray" or read_magic(stream) != (1, 0):
@@ -52,8 +53,8 @@ def to_tensors(arrays: ArrayRecord) -> dict[str, Tensor]:
     """Return the tensors of a record by name. They share memory with the record: do not write.
 
     Raises:
-        WrongTensorsError: if an array cannot be read. The text is the end of a sentence about the
-            sender.
+        WrongTensorsError: if an array cannot be read. The message is the end of a sentence that
+            begins with the sender.
     """
     tensors = {}
     with warnings.catch_warnings():
@@ -131,8 +132,8 @@ def read_client_reply(content: RecordDict, layout: Layout, sent: Message) -> Mes
         sent: the message that the server sent to this client.
 
     Raises:
-        WrongTensorsError: if the models do not fit the global model. The text is the end of a
-            sentence about the client.
+        WrongTensorsError: if the models do not fit the global model. The message is the end of
+            a sentence that begins with the client.
     """
     plain_keys = [key for key in content.array_records if not key.startswith("cadis.")]
     named_keys = [key for key in content.array_records if key.startswith(_MODEL)]
@@ -154,8 +155,8 @@ def read_num_samples(content: RecordDict, key: str) -> int:
     """Return the number of samples that a client reports.
 
     Raises:
-        WrongTensorsError: if it is missing or not a positive integer. The text is the end of a
-            sentence about the client.
+        WrongTensorsError: if it is missing or not a positive integer. The message is the end of
+            a sentence that begins with the client.
     """
     counts = [record[key] for record in content.metric_records.values() if key in record]
     if not counts:
@@ -184,7 +185,7 @@ def _read_message(
     make_model: Callable[[TensorState], ModelState],
     scalars: Mapping[str, float],
 ) -> Message:
-    """Read models and tensors; the model at ``arrays_key`` gets the name ``single``."""
+    """Read models and tensors; the model with the key ``arrays_key`` gets the name ``single``."""
     records = content.array_records
     keys = {key.removeprefix(_MODEL): key for key in records if key.startswith(_MODEL)}
     if arrays_key in records:

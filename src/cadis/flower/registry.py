@@ -1,4 +1,4 @@
-"""Identities of clients: which node is which client, over rounds and restarts."""
+"""Registry of clients: the client id of each Flower node, also after restarts."""
 
 import logging
 import time
@@ -18,14 +18,14 @@ from cadis.types import ClientId, validate_client_id
 LOGGER = logging.getLogger("flwr")
 
 IDENTITY_KEYS = ("client-id", "partition-id")
-"""Keys of the identity in a client's reply; the first one present counts."""
+"""Keys of the client id in a client's reply, in order of precedence."""
 
 _QUERY_TIMEOUT = 120.0
 _LOG_INTERVAL = 15.0
 
 
 def read_client_id(content: RecordDict) -> ClientId | None:
-    """Return the client id in a reply, or None if there is no valid one."""
+    """Return the client id in a reply, or None if it has no valid client id."""
     for key in IDENTITY_KEYS:
         for record in content.config_records.values():
             with suppress(CadisError):
@@ -68,22 +68,22 @@ class ClientRegistry:
         had it before is accepted.
 
         Returns:
-            The node id of each connected client, sorted by client id, and the refused clients.
+            The node id of each connected client, sorted by client id, and the rejected nodes.
         """
         claimants: dict[ClientId, list[NodeInfo]] = defaultdict(list)
         for info in nodes:
             client = info.name or self.claims.get(info.node_id)
             if client is not None:
                 claimants[client].append(info)
-        connected, refused = {}, []
+        connected, rejected = {}, []
         for client, candidates in sorted(claimants.items(), key=_sort_key):
             member, node = self.members.get(client), self._choose_node(client, candidates)
             if node is not None:
                 connected[client] = node.node_id
                 last_round = 0 if member is None else member.last_round
                 self.members[client] = Member(client, node.node_id, last_round, bool(node.name))
-            refused += [_make_refusal(client, n, candidates) for n in candidates if n is not node]
-        return connected, refused
+            rejected += [_reject(client, n, candidates) for n in candidates if n is not node]
+        return connected, rejected
 
     def record_round(self, clients: Iterable[ClientId], number: int) -> None:
         """Set the last round of clients whose updates were aggregated in round ``number``."""
@@ -99,14 +99,14 @@ class ClientRegistry:
         return eligible[0] if len(eligible) == 1 else None
 
 
-def _make_refusal(client: ClientId, node: NodeInfo, candidates: list[NodeInfo]) -> Rejection:
+def _reject(client: ClientId, node: NodeInfo, candidates: list[NodeInfo]) -> Rejection:
     others = ", ".join(str(other.node_id) for other in candidates if other is not node)
     reason = f"as does node {others}" if others else "but is not registered under that name"
     return Rejection(client, f"node {node.node_id} claims this client id, {reason}")
 
 
 def _sort_key(claim: tuple[ClientId, list[NodeInfo]]) -> tuple[int, int, str, str]:
-    """Sort by number, then by name, then by time of registration for nodes without client id."""
+    """Sort numbers first, then names, then nodes without client id by time of registration."""
     client, (node, *_) = claim
     if isinstance(client, int):
         return (0, client, "", "")
@@ -121,15 +121,15 @@ def wait_for_clients(
     """Wait until ``wanted`` clients are connected; after ``patience`` seconds ``needed`` suffice.
 
     Returns:
-        The node id of each connected client, and the refused clients.
+        The node id of each connected client, and the rejected nodes.
     """
     deadline, last_log = time.monotonic() + patience, 0.0
     while True:
         nodes = list(grid.get_nodes())
         _query_identities(grid, registry, registry.find_unknown_nodes(nodes))
-        connected, refused = registry.match_nodes(nodes)
+        connected, rejected = registry.match_nodes(nodes)
         if len(connected) >= wanted:
-            return connected, refused
+            return connected, rejected
         if time.monotonic() > deadline:
             if len(connected) < needed:
                 raise RunError(
@@ -137,23 +137,23 @@ def wait_for_clients(
                     f"{patience:g} seconds; start the others, then resume the run."
                 )
             LOGGER.warning("Continuing with %d of %d clients.", len(connected), wanted)
-            return connected, refused
+            return connected, rejected
         if time.monotonic() > last_log + _LOG_INTERVAL:
             last_log = time.monotonic()
             names = ", ".join(map(str, list(connected)[:20]))
             LOGGER.info(
                 "Waiting for clients: %d of %d connected. %s", len(connected), wanted, names
             )
-            for refusal in refused:
-                LOGGER.warning("Refused client %s: %s.", refusal.client, refusal.reason)
+            for rejection in rejected:
+                LOGGER.warning("Rejected client %s: %s.", rejection.client, rejection.reason)
         time.sleep(1)
 
 
 def _query_identities(grid: Grid, registry: ClientRegistry, nodes: list[int]) -> None:
     """Ask nodes for their client ids.
 
-    A ClientApp without a query function gets an id with its node id. A node that does not reply
-    is asked again next time: Flower's error reply does not come from the node itself.
+    A node without a query function in its ClientApp gets a client id made from its node id. A node
+    that does not reply is asked again next time.
     """
     if not nodes:
         return

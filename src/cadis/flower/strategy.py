@@ -203,7 +203,7 @@ class MethodStrategy(Strategy):
         return result
 
     def _run_rounds(self, run: "_Run", last: int, writer: RunWriter | None) -> Evaluation | None:
-        """Run and save the remaining rounds, and return the last evaluation by class."""
+        """Run and save the remaining rounds, and return the last evaluation."""
         evaluation, train_metrics = None, run.transport.result.train_metrics_clientapp
         try:
             for result in run.server.rounds(run.state, run.transport, last):
@@ -236,7 +236,7 @@ class MethodStrategy(Strategy):
         return None
 
     def _get_run(self, arrays: ArrayRecord, grid: Grid) -> "_Run":
-        """Return the current run, or create it if another loop than ``start`` calls this."""
+        """Return the current run; create it if Flower's own loop runs instead of ``start``."""
         if self._run is None:
             self._run = _Run(self.algorithm, self.settings, arrays, grid)
         self._run.transport.grid = grid
@@ -244,13 +244,13 @@ class MethodStrategy(Strategy):
 
 
 class _Run:
-    """Objects and state of one run, also if Flower's own loop calls the strategy.
+    """Server, transport and state of one run.
 
     Attributes:
         server: runs the rounds.
         transport: sends messages to the clients.
         state: the state that the next round starts from.
-        plan: plan of the current round in Flower's own loop.
+        plan: plan of the current round, if Flower's own loop calls the strategy.
     """
 
     def __init__(
@@ -277,11 +277,11 @@ class _Run:
         self.plan: RoundPlan | None = None
 
     def to_arrays(self) -> ArrayRecord:
-        """Return the global model; several models have their names as prefixes of the arrays."""
+        """Return the global model; if there are several, array names have the model as prefix."""
         return ArrayRecord(self.transport.layout.unpack_models(self.state.server.models))
 
     def update_models(self, arrays: ArrayRecord) -> RunState:
-        """Return the state with the models in ``arrays``: Flower's loop may have changed them."""
+        """Return the state with the models in ``arrays``, which Flower's loop may have changed."""
         if not self.state.round:  # the method may have split the initial model into several
             return self.state
         models = to_models(arrays, self.transport.layout, self.state.server.models)
@@ -319,14 +319,14 @@ def _start_writer(
 
 
 def _describe_classes(algorithm: Algorithm, layout: Layout) -> dict[str, Any]:
-    """Return a description of a federation without clients, with numbers as class names."""
+    """Return the description of a federation with unknown clients and numbered classes."""
     if layout.head is None:
         raise CadisError(
             "The model has no linear layer, so the number of classes is unknown; name the classes: "
             'federation={"classes": [...], "clients": []}.'
         )
     classes = algorithm.task.num_classes(layout.num_outputs)
-    return {"classes": [str(number) for number in range(classes)], "clients": []}
+    return {"classes": [str(label) for label in range(classes)], "clients": []}
 
 
 def _holds_bytes(value: object) -> bool:
@@ -342,7 +342,7 @@ def _log_outcome(outcome: RoundOutcome) -> None:
     for update in outcome.updates:
         if update.client_id in outcome.capped:
             LOGGER.warning(
-                "Client %s reports %d samples, far more than the others; its weight is that of %d.",
+                "Client %s reports %d samples, far more than the others; they are counted as %d.",
                 update.client_id,
                 outcome.capped[update.client_id],
                 update.num_samples,

@@ -1,4 +1,4 @@
-"""Settings of a strategy."""
+"""Settings of a strategy, except the algorithm."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MetricsFunction: TypeAlias = Callable[[list[RecordDict], str], MetricRecord]
 
 @dataclass(frozen=True)
 class StrategySettings:
-    """Settings of a strategy: those of Flower's FedAvg under the same names, and further ones.
+    """Settings of a strategy: all settings of Flower's FedAvg, with the same names, and others.
 
     Attributes:
         fraction_train: fraction of connected clients that train in a round.
@@ -31,17 +31,18 @@ class StrategySettings:
             the mean weighted by the number of samples.
         evaluate_metrics_aggr_fn: function that aggregates the evaluation metrics of clients.
         per_round: number of clients that train in a round, instead of ``fraction_train``.
-        num_clients: number of all clients of the federation. The first round waits for them. By
-            default, the number of clients that have connected so far.
+        num_clients: number of clients of the federation. The first round waits for all of them. By
+            default, it is the number of clients that have connected so far.
         patience: seconds to wait for clients to connect.
-        count_limit: limit of the number of samples of a client, as a multiple of the median of
-            the round. A larger number is reduced to the limit, with a warning.
+        count_limit: largest number of samples that a client may report, as a multiple of the median
+            of the round. A larger number is reduced to this limit, with a warning.
         min_replies: minimum number of valid updates to aggregate.
-        attempts: number of attempts of a round with too few valid updates, before the run stops.
+        attempts: number of times that a round with too few valid updates is tried before the run
+            stops.
         head: name of the model's classifier layer; by default the last linear layer.
-        seed: seed of the run.
-        out: folder of the run on disk; without one, the run cannot be resumed.
-        resume: continue the run in ``out``.
+        seed: seed of all random numbers.
+        out: folder for the files of the run; without a folder, the run cannot be resumed.
+        resume: whether to continue the run in ``out``.
         notes: further entries for ``config.toml``.
         federation: content of ``federation.json``, if the server knows the data of the clients.
         inputs: description of the model's inputs, if the server knows it; it is saved with the
@@ -77,12 +78,12 @@ class StrategySettings:
     inputs: ModelInputs | None = None
 
     def count_trainers(self, available: int) -> int:
-        """Return the number of clients that train in a round, of ``available`` ones."""
+        """Return the number of clients that train in a round, if ``available`` are connected."""
         wanted = max(int(available * self.fraction_train), self.min_train_nodes)
         return min(available, self.per_round or wanted)
 
     def count_evaluators(self, available: int) -> int:
-        """Return the number of clients that evaluate the global model, of ``available`` ones."""
+        """Return the number of clients that evaluate, if ``available`` are connected."""
         if not self.fraction_evaluate:
             return 0
         return min(available, max(int(available * self.fraction_evaluate), self.min_evaluate_nodes))

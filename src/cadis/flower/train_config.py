@@ -47,7 +47,7 @@ def make_local_config(local: LocalSettings) -> ConfigRecord:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of local training that the server sends to a client, as scalars.
+    """Settings of local training that the server sends to a client.
 
     Attributes:
         round: number of the round, from 1.
@@ -57,7 +57,7 @@ class TrainConfig:
         seed: seed of the run.
         participants: number of clients that train in the round.
         head: name of the classifier layer; empty for the last linear layer.
-        run: id of the run; the client finds its state by it.
+        run: id of the run, with which the client finds its state.
         state_round: round of the client state to start from; 0 for none.
     """
 
@@ -72,7 +72,7 @@ class TrainConfig:
     state_round: int = 0
 
     def to_record(self, user_config: Mapping[str, Any]) -> ConfigRecord:
-        """Return the config to send: the entries of the user, and those of cadis."""
+        """Return the config to send: the entries of the user, and the entries of cadis."""
         entries: dict[str, Any] = {key: getattr(self, name) for name, key in _ENTRIES.items()}
         for kind in _PARTS:
             entries |= _part_to_entries(f"cadis.{kind}", getattr(self.algorithm, kind))
@@ -96,7 +96,7 @@ class TrainConfig:
         Args:
             config: the config in the server's message; without entries of cadis, it means FedAvg.
             custom_classes: parts of the user that the server may name.
-            method: the method to use instead of the one in the config.
+            method: the method to use, instead of the method in the config.
             lr: the learning rate, if the config has none.
         """
         classes = tuple(custom_classes)

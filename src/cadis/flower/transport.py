@@ -1,4 +1,4 @@
-"""The transport over Flower: sends messages to nodes and reads their replies."""
+"""Transport over Flower: send messages to nodes, and read their replies."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,8 +55,8 @@ class FlowerTransport:
         evaluate_config: the user's config entries for evaluation.
         evaluate_fn: function that evaluates a model on the server.
         result: Flower's result, which gets the metrics of evaluations.
-        replies: content of the latest valid train replies, by client. It has no arrays unless the
-            user aggregates the metrics of replies.
+        replies: contents of the latest valid train replies, by client. Arrays are removed, unless
+            the user's function aggregates the metrics of replies.
     """
 
     grid: Grid
@@ -80,14 +80,14 @@ class FlowerTransport:
         settings, needed = self.settings, self.settings.min_available_nodes
         wanted = needed if self._has_started else max(needed, settings.num_clients or 0)
         self._has_started = True
-        self._nodes, refused = wait_for_clients(
+        self._nodes, rejected = wait_for_clients(
             self.grid, self.registry, wanted, needed, settings.patience
         )
         return AvailableClients(
             clients=list(self._nodes),
             num_participants=settings.count_trainers(len(self._nodes)),
             num_clients=settings.num_clients or len(self.registry.members),
-            refused=refused,
+            rejected=rejected,
         )
 
     def all_clients(self) -> Sequence[ClientId]:
@@ -230,9 +230,7 @@ class FlowerTransport:
             content = RecordDict({**content.metric_records, **content.config_records})
         self.replies[client] = content
         seconds = scalars.get("train-seconds")
-        return ClientUpdate(
-            client, num_samples, replace(message, scalars=scalars), seconds=seconds
-        )
+        return ClientUpdate(client, num_samples, replace(message, scalars=scalars), seconds=seconds)
 
     def _make_config(
         self, client: ClientId, number: int, run: str, participants: int

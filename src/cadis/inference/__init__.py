@@ -1,4 +1,4 @@
-"""Use of trained models: load, predict and export."""
+"""Load trained models, predict with them, and export them."""
 
 from cadis.inference.exporting import (
     NUM_COMPARED_INPUTS,

@@ -1,8 +1,8 @@
 """Export of trained models as ONNX, TorchScript or state dict, and of predictions as CSV.
 
 An exported model takes raw inputs and returns probabilities, so that users need not know how
-inputs were scaled. Before it is written, its predictions are compared with those of the original
-model. Existing files are not overwritten unless you ask for it.
+inputs were scaled. Before it is written, its predictions are compared with the predictions of the
+original model. Existing files are overwritten only if you ask for it.
 """
 
 import csv
@@ -26,13 +26,13 @@ from cadis.inference.predictor import Prediction, Predictor
 from cadis.store import replace_file
 
 _BATCH_SIZES = (1, 2, 17)
-"""Batch sizes of the comparison: they must not be fixed to the one of the export."""
+"""Batch sizes of the comparison, since the exported model must accept batches of any size."""
 
 NUM_COMPARED_INPUTS = sum(_BATCH_SIZES)
 """Number of inputs on which an exported model is compared with the original."""
 
 _TOLERANCE = 1e-4
-"""Maximum difference of a probability; other programs sum in another order."""
+"""Maximum difference of a probability; other programs may add numbers in another order."""
 
 _MAX_ERROR_LENGTH = 200
 """Maximum number of characters of an exporter's error message."""
@@ -49,8 +49,8 @@ def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -
         overwrite: replace an existing file.
 
     Returns:
-        The largest difference between a probability of the exported model and of the original, on
-        ``NUM_COMPARED_INPUTS`` inputs; 0 for a state dict.
+        The largest difference between the probabilities of the exported model and the original
+        model, on ``NUM_COMPARED_INPUTS`` inputs; 0 for a state dict.
 
     Example:
         >>> export(cadis.load("runs/digits"), "onnx", Path("digits.onnx"))  # doctest: +SKIP
@@ -92,7 +92,7 @@ def write_predictions(
 
 
 def check_output_path(path: Path, overwrite: bool) -> None:
-    """Refuse a path of a folder, and of an existing file unless ``overwrite`` is set."""
+    """Raise an error if the path is a folder, or an existing file that must not be replaced."""
     if path.is_dir():
         raise CadisError(f"{to_printable(path)} is a folder; give the path of a file with --out.")
     if path.exists() and not overwrite:
@@ -170,35 +170,35 @@ SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "state-dict": ".pt"}
 """Export formats, and the suffix of the file of each."""
 
 
-def _make_raw_inputs(predictor: Predictor, number: int) -> Tensor:
-    """Return random raw inputs, always the same ones for a given ``number``."""
+def _make_raw_inputs(predictor: Predictor, count: int) -> Tensor:
+    """Return random raw inputs, which are always the same for the same ``count``."""
     inputs = predictor.description.inputs
     if inputs is None:
         raise CadisError(
             "The shape of the model's inputs is unknown, so only its parameters can be exported: "
             "choose state-dict."
         )
-    generator = torch.Generator().manual_seed(number)
-    shape = (number, *inputs.shape)
+    generator = torch.Generator().manual_seed(count)
+    shape = (count, *inputs.shape)
     if isinstance(inputs.preprocessing, ImagePreprocessing):
         return torch.randint(0, 256, shape, generator=generator).float()
     dtype: torch.dtype = getattr(torch, inputs.dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
-    return torch.zeros(shape, dtype=dtype)  # indices of tokens, for example: 0 is always valid
+    return torch.zeros(shape, dtype=dtype)  # such as token indices, for which 0 is always valid
 
 
 @torch.no_grad()
 def _compare(predictor: Predictor, apply: Callable[[Tensor], Tensor], export_format: str) -> float:
-    """Return the largest difference of a probability; raise an error if it is too large."""
+    """Return the largest difference of the probabilities; raise an error if it is too large."""
     largest = 0.0
-    for number in _BATCH_SIZES:
-        raw = _make_raw_inputs(predictor, number)
+    for batch_size in _BATCH_SIZES:
+        raw = _make_raw_inputs(predictor, batch_size)
         expected, exported = predictor(raw), apply(raw)
         if expected.shape != exported.shape:
             raise RunError(
-                f"The {export_format} model returns shape {tuple(exported.shape)} for {number} "
-                f"inputs, not {tuple(expected.shape)}; nothing was written."
+                f"The {export_format} model returns shape {tuple(exported.shape)} for "
+                f"{batch_size} inputs, not {tuple(expected.shape)}; nothing was written."
             )
         largest = max(largest, float((expected - exported).abs().max()))
         # The exported model may choose either of two classes with equal probability.
@@ -206,8 +206,8 @@ def _compare(predictor: Predictor, apply: Callable[[Tensor], Tensor], export_for
         highest = expected.max(dim=1).values
         if not largest <= _TOLERANCE or bool((highest - chosen > _TOLERANCE).any()):
             raise RunError(
-                f"The predictions of the {export_format} model differ from those of the model, by "
-                f"{largest:.2g} in probability; nothing was written."
+                f"The probabilities of the {export_format} model differ from the original model "
+                f"by up to {largest:.2g}; nothing was written."
             )
     return largest
 

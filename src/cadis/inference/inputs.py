@@ -37,8 +37,8 @@ class RawBatch:
 
     Attributes:
         names: name of each input.
-        raw: the inputs before scaling.  # (n, ...)
-        truths: true class of each input, None if unknown.
+        raw: the inputs before scaling, (n, ...).
+        truths: true class of each input; None if it is unknown.
     """
 
     names: list[str]
@@ -64,7 +64,7 @@ def read_batches(
 
 
 def _to_columns(table: Any) -> dict[str, list[str]]:
-    """Return the columns of a mapping or a data frame as text; None becomes empty."""
+    """Return the columns of a mapping or a data frame as texts; None becomes an empty text."""
     titles = table if isinstance(table, Mapping) else table.columns
     columns = {str(title): ["" if v is None else str(v) for v in table[title]] for title in titles}
     for (title, cells), (other, others) in pairwise(columns.items()):
@@ -102,7 +102,7 @@ def _batch_table(
 
 
 def _list_images(path: Path) -> tuple[list[Path], list[str]]:
-    """Return the paths and names of the images in a folder, or those of a single image."""
+    """Return the paths and names of the images in a folder, or of a single image."""
     if is_folder(path):
         paths = find_images(path)
         if not paths:
@@ -116,7 +116,7 @@ def _list_images(path: Path) -> tuple[list[Path], list[str]]:
 def _batch_images(
     paths: Sequence[Path], names: Sequence[str], description: ModelDescription, callbacks: Callbacks
 ) -> Iterator[RawBatch]:
-    """Yield images in batches. Those that cannot be read are skipped with a message."""
+    """Yield images in batches. Images that cannot be read are skipped with a message."""
     preprocessing = description.inputs.preprocessing if description.inputs else None
     if not isinstance(preprocessing, ImagePreprocessing):
         raise CadisError(f"The model does not take images, but {_describe_inputs(description)}.")
@@ -136,18 +136,18 @@ def _batch_images(
 
 
 def _read_pixels(path: Path, preprocessing: ImagePreprocessing) -> Tensor:
-    """Return an image (channels, height, width) as bytes, in the size of the training data."""
+    """Return an image in the size of the training data, as uint8, (channels, height, width)."""
     image = Image.fromarray(read_image(path, max(preprocessing.height, preprocessing.width)).pixels)
     size = preprocessing.width, preprocessing.height
     if image.size != size:
         image = image.resize(size, Image.Resampling.BILINEAR)
-    is_grey = preprocessing.channels == 1
-    array = np.array(image.convert("L"))[None] if is_grey else np.array(image).transpose(2, 0, 1)
+    is_gray = preprocessing.channels == 1
+    array = np.array(image.convert("L"))[None] if is_gray else np.array(image).transpose(2, 0, 1)
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def _to_class(text: str, description: ModelDescription) -> str | None:
-    """Return the class that a text names, or None; the class 1 may be written as 1.0."""
+    """Return the class that a text names, or None; class "1" may be written as "1.0"."""
     name = text.strip()
     if name not in description.classes:
         name = name.removesuffix(".0")
@@ -155,10 +155,8 @@ def _to_class(text: str, description: ModelDescription) -> str | None:
 
 
 def _describe_inputs(description: ModelDescription) -> str:
-    """Return the kind of the model's inputs, for the end of a sentence."""
+    """Return the type of the model's inputs, for the end of a sentence."""
     preprocessing = description.inputs.preprocessing if description.inputs else None
-    return (
-        preprocessing.kind
-        if preprocessing
-        else "tensors: call it from Python, cadis.load(RUN).predict(tensor)"
-    )
+    if preprocessing is None:
+        return "tensors: call it from Python, cadis.load(RUN).predict(tensor)"
+    return "tables" if isinstance(preprocessing, TablePreprocessing) else "images"

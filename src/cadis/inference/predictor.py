@@ -1,4 +1,4 @@
-"""Prediction with a trained model; ``cadis.load`` loads it from a run or a file."""
+"""Prediction with a trained model, which ``cadis.load`` loads from a run or a file."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +39,9 @@ class Prediction:
 
 
 class Pipeline(nn.Module):
-    """Scaling of inputs, the model, and the conversion of its outputs to probabilities.
+    """Scale inputs, apply the model, and convert its outputs to probabilities.
 
-    It contains only tensors and no checks, so that it can be exported.
+    It consists of tensor operations without checks, so that it can be exported.
     """
 
     factor: Tensor | None
@@ -71,7 +71,7 @@ class Pipeline(nn.Module):
     def forward(self, raw: Tensor) -> Tensor:
         """Return the probabilities (n, classes) for raw inputs (n, ...)."""
         if self.factor is not None and self.shift is not None:
-            # Not in place: the caller's tensor must not change.
+            # This is not done in place, because the caller's tensor must not change.
             raw = raw.to(self.factor.dtype) * self.factor - self.shift
         probabilities: Tensor = self._task.probabilities(self.module(raw))
         return probabilities
@@ -121,11 +121,11 @@ class Predictor(nn.Module):
 
         Args:
             raw: images as pixels from 0 to 255 of any type, (n, channels, height, width); rows of
-                a table from :meth:`cadis.data.TablePreprocessing.encode`, (n, features); for a
-                model that was passed to ``cadis.run``, inputs like its training data.
+                a table, encoded with :meth:`cadis.data.TablePreprocessing.encode`, (n, features);
+                for a model that was passed to ``cadis.run``, inputs like its training data.
 
         Returns:
-            Probabilities.  # (n, classes)
+            Probabilities, (n, classes).
         """
         inputs = self.description.inputs
         if not isinstance(raw, Tensor):
@@ -133,8 +133,7 @@ class Predictor(nn.Module):
         if inputs is not None and inputs.preprocessing and raw.shape[1:] != inputs.shape:
             expected = ", ".join(map(str, inputs.shape))
             raise CadisError(
-                f"The model takes {inputs.preprocessing.kind} of shape (n, {expected}), not "
-                f"{tuple(raw.shape)}."
+                f"The model takes inputs of shape (n, {expected}), not {tuple(raw.shape)}."
             )
         probabilities: Tensor = self.pipeline(raw)
         return probabilities
@@ -145,9 +144,9 @@ class Predictor(nn.Module):
         """Predict the class of each input. Inputs that cannot be read are skipped with a warning.
 
         Args:
-            inputs: path of an image, of a folder of images, or a list of such paths; a table as
-                path of a CSV or Parquet file, as data frame, or as columns by title; or a tensor
-                as for :meth:`forward`.
+            inputs: path of an image or of a folder of images, or a list of paths of images; path
+                of a table (CSV or Parquet), a data frame, or a mapping from titles to columns; or
+                a tensor as for :meth:`forward`.
 
         Returns:
             One prediction per input.
@@ -175,15 +174,13 @@ class Predictor(nn.Module):
 
     def __repr__(self) -> str:
         """Return a description in one line."""
-        description, inputs = self.description, "inputs as they are"
+        description, shape = self.description, "unknown shape"
         if description.inputs is not None:
-            preprocessing = description.inputs.preprocessing
-            kind = "tensors" if preprocessing is None else preprocessing.kind
-            inputs = f"{kind} of {' x '.join(map(str, description.inputs.shape))}"
+            shape = f"shape {' x '.join(map(str, description.inputs.shape))}"
         size = sum(parameter.numel() for parameter in self.parameters())
         return (
             f"Predictor({description.architecture or type(self.module).__name__}, {size:,} "
-            f"parameters: {inputs} -> {len(self.classes)} classes; "
+            f"parameters: inputs of {shape} -> {len(self.classes)} classes; "
             f"{description.training.get('method', 'trained')}, "
             f"{description.rounds} round{'' if description.rounds == 1 else 's'})"
         )
@@ -199,10 +196,11 @@ def load(
 
     Args:
         run: folder of a run, or file of a model such as ``model.safetensors``.
-        which: "last" for the model after the last round, "best" for the best of all rounds.
-        model: a module to load the parameters into, which is copied, or ``file.py:function`` that
-            creates one. Only needed for your own model that cannot be created by its name.
-        name: name of the model, if the method has several.
+        which: "last" for the model after the last round, "best" for the model after the best round.
+        model: a module, which is copied before the parameters are loaded, or the
+            ``file.py:function`` that creates one. It is needed only for your own model, if cadis
+            cannot create it from its name.
+        name: name of the model, if the method has several models.
 
     Returns:
         The predictor.
@@ -218,7 +216,7 @@ def load(
     if is_file(path):
         tensors, description = parse_model(read_file(path), source)
         architecture, task = description.architecture, description.task
-    else:  # the options of a run have user code as the user typed it
+    else:  # config.toml has the full paths of user code, the description has not
         folder = RunFolder(path)
         content, config = folder.read_model(best=which == "best"), folder.read_config()
         tensors, description = parse_model(content, f"the {which} model of {source}")
@@ -234,7 +232,7 @@ def load(
     except RuntimeError as error:
         problem = str(error).splitlines()[1:2] or [str(error)]
         raise CadisError(
-            f"The model does not fit the one in {source}: {problem[0].strip()}"
+            f"Your model does not match the model in {source}: {problem[0].strip()}"
         ) from None
     return Predictor(module, description, task)
 
@@ -247,7 +245,7 @@ def _select_model(
         return dict(tensors)
     if name not in names:
         if not names:
-            raise CadisError(f"{source} has one model without a name, not '{name}'; omit the name.")
+            raise CadisError(f"{source} has only one model, which has no name; omit '{name}'.")
         problem = f"no model '{name}'" if name else "several models"
         raise CadisError(f"{source} has {problem}; choose a name: {', '.join(names)}.")
     prefix = f"{name}/"
@@ -259,7 +257,7 @@ def _build_module(architecture: str, description: ModelDescription, source: str)
     if not (is_user_code(architecture) or (architecture in MODELS and shape)):
         kind = f"a {architecture}" if architecture else "of unknown architecture"
         raise CadisError(
-            f"The model in {source} is {kind}, which cannot be created by its name; give a module: "
+            f"The model in {source} is {kind}, which cadis cannot create; give a module: "
             "cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
         )
     try:

@@ -1,4 +1,4 @@
-"""Building of a network by name: a built-in one, or a function of the user."""
+"""Building a network by name: a built-in network, or a network that a user's function returns."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -13,10 +13,11 @@ from cadis._io import format_error, is_user_code, load_user_code
 from cadis.errors import CadisError
 from cadis.models.networks import MODELS
 
-_SIDES = ("channels", "height", "width")
+_IMAGE_SIZES = ("channels", "height", "width")
+"""The sizes of an image, in the order of its dimensions."""
 
 _ANY_SHAPE = "mlp"
-"""The built-in network that accepts inputs of any shape: it flattens them."""
+"""The built-in network that accepts inputs of any shape, because it flattens them."""
 
 
 def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Module:
@@ -26,17 +27,18 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
         name: one of :data:`MODELS`, ``file.py:function`` or ``module:function``.
         shape: the shape of one input: channels, height and width of an image, or the number of
             columns of a table; empty if unknown.
-        num_outputs: the number of outputs, for most tasks one per class.
+        num_outputs: the number of outputs; most tasks need one per class.
 
     Example:
         >>> build_network("mlp", (1, 8, 8), num_outputs=10)[-1]
         Linear(in_features=200, out_features=10, bias=True)
     """
     if is_user_code(name):
-        sides = dict(zip(_SIDES, shape, strict=True)) if len(shape) == len(_SIDES) else {}
-        sizes = {**sides, "num_features": prod(shape)} if shape else {}
+        is_image = len(shape) == len(_IMAGE_SIZES)
+        image_sizes = dict(zip(_IMAGE_SIZES, shape, strict=True)) if is_image else {}
+        sizes = {**image_sizes, "num_features": prod(shape)} if shape else {}
         return build_user_model(name, **sizes, num_classes=num_outputs)
-    if len(shape) != len(_SIDES):
+    if len(shape) != len(_IMAGE_SIZES):
         if name != _ANY_SHAPE:
             raise CadisError(
                 f"The model {name} takes images, not inputs of shape {tuple(shape)}; choose "
@@ -53,8 +55,8 @@ def build_user_model(name: str, **sizes: int) -> nn.Module:
     Args:
         name: the function or class, such as ``mymodels:Net`` or ``models/mine.py:net``.
         sizes: ``channels``, ``height`` and ``width`` of an image, ``num_features``, the number of
-            elements of an input, and ``num_classes``. The function is called with those that it has
-            a parameter for.
+            elements of an input, and ``num_classes``. Sizes for which the function has no parameter
+            are not passed.
     """
     build = load_user_code(name)
     if isinstance(build, nn.Module):
@@ -64,14 +66,14 @@ def build_user_model(name: str, **sizes: int) -> nn.Module:
     try:
         model = build(**_select_arguments(build, sizes))
         if isinstance(model, nn.Module) and any(map(is_lazy, model.parameters())):
-            sides = [sizes[side] for side in _SIDES if side in sizes]
-            model(torch.zeros(2, *(sides or [sizes["num_features"]])))
+            image_shape = [sizes[name] for name in _IMAGE_SIZES if name in sizes]
+            model(torch.zeros(2, *(image_shape or [sizes["num_features"]])))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a user's code may raise anything, SystemExit too
         raise CadisError(
-            f"{name} could not build a model: {format_error(error)}. It is called with those of "
-            f"{', '.join(sizes)} that it has a parameter for."
+            f"{name} could not build a model: {format_error(error)}. It can have these "
+            f"parameters: {', '.join(sizes)}."
         ) from error
     if not isinstance(model, nn.Module):
         raise CadisError(f"{name} must return an nn.Module, not {type(model).__name__}.")
@@ -79,7 +81,7 @@ def build_user_model(name: str, **sizes: int) -> nn.Module:
 
 
 def _select_arguments(build: Callable[..., Any], sizes: dict[str, int]) -> dict[str, int]:
-    """Return the sizes that a function has a parameter for."""
+    """Return the sizes for which the function has a parameter."""
     parameters = inspect.signature(build).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return sizes

@@ -14,8 +14,8 @@ class FlatModel:
     Attributes:
         module: the module. Its parameters become views of ``vector``; use it as usual.
         layout: the positions of all tensors in the flat vectors.
-        num_outputs: the number of outputs per input; 0 if it is unknown, because the module has no
-            classifier layer and was not called yet.
+        num_outputs: the number of outputs per sample; 0 while it is unknown, because the module has
+            no classifier layer and was not called yet.
         parameters: the trainable parameters, in the order of ``vector``.
         vector: all trainable parameters, (P,). It shares memory with ``parameters``, but is a
             separate leaf for autograd, so that a penalty on all parameters is one expression.
@@ -37,7 +37,8 @@ class FlatModel:
             module: the module, which is changed.
             head: the name of the classifier layer. By default it is the last linear layer, if there
                 is one. "" means no classifier layer, or the module itself if it is a linear layer.
-            num_outputs: the number of outputs, by default that of the classifier layer.
+            num_outputs: the number of outputs of the module; by default, the number of outputs of
+                the classifier layer.
         """
         self.module = module
         self.layout = Layout.from_module(module, head)
@@ -57,11 +58,11 @@ class FlatModel:
         """Return the logits, and the representation R(x), the input of the classifier layer.
 
         Args:
-            inputs: a batch, (b, ...).
+            inputs: a batch, (batch, ...).
 
         Returns:
-            The logits, (b, outputs), and the representation, (b, d); without a classifier layer,
-            the representation is empty.
+            The logits, (batch, outputs), and the representation, (batch, features); without a
+            classifier layer, the representation is empty.
         """
         logits: Tensor = self.module(inputs)
         self.num_outputs = logits.shape[-1]
@@ -87,7 +88,7 @@ class FlatModel:
         )
 
     def compute_gradient(self, loss: Tensor) -> Tensor:
-        """Return the gradient of a loss by all trainable parameters, (P,).
+        """Return the gradient of a loss with respect to all trainable parameters, (P,).
 
         The loss may depend on :attr:`parameters`, on :attr:`vector`, or on both.
         """
@@ -104,5 +105,5 @@ class FlatModel:
 
 
 def to_channels_last(inputs: Tensor) -> Tensor:
-    """Convert images to the memory format with the channels last; return other inputs as is."""
+    """Convert images to the memory format ``channels_last``; return other inputs unchanged."""
     return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs

@@ -1,8 +1,8 @@
 """Detection of the classifier layer, which the paper calls the "penultimate layer" W.
 
 It is the layer that the user names. By default, if the model can be called, it is the linear layer
-that computes the model's output; otherwise it is the last linear layer. A model may have none:
-only some methods need a classifier layer.
+that computes the model's output; otherwise it is the last linear layer. A model may have no
+classifier layer: only some methods need it.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,8 +19,8 @@ class Head:
     """The names of the classifier layer and its tensors.
 
     Attributes:
-        layer: the layer's name in the model; empty if the tensors are only numbered.
-        parts: the names of its weight, (outputs, features), and of its bias, if it has one.
+        layer: the layer's name in the model; empty if the tensors have numbers instead of names.
+        parts: the names of its weight, (outputs, features), and of its bias, if it has a bias.
     """
 
     layer: str
@@ -32,10 +32,10 @@ def find_head(
     layer: str | None = None,
     linear: Collection[str] | None = None,
 ) -> Head | None:
-    """Find the classifier layer by the names and shapes of a model's tensors.
+    """Find the classifier layer from the names and shapes of a model's tensors.
 
     Tensors of a ``state_dict`` are named ``<layer>.weight`` and ``<layer>.bias``. Tensors of a
-    plain list are named "0", "1", ..., and the bias follows its weight.
+    plain list are named "0", "1", ..., and a bias follows the weight of its layer.
 
     Args:
         shapes: the shapes of all tensors by name.
@@ -59,17 +59,17 @@ def find_head(
 
 
 def find_output_layer(module: nn.Module, inputs: Tensor) -> tuple[str, int]:
-    """Find the linear layer that computes the model's output, by calling the model.
+    """Call the model to find the linear layer that computes its output.
 
-    It is the last linear layer called that has as many outputs as the model; the order in which
+    Of the layers with as many outputs as the model, it is the one called last. The order in which
     the layers are defined does not matter.
 
     Args:
         module: the model.
-        inputs: a batch, (b, ...).
+        inputs: a batch, (batch, ...).
 
     Returns:
-        The layer's name, "" if there is none, and the number of the model's outputs.
+        The layer's name, or "" if there is no such layer, and the model's number of outputs.
     """
     linear = find_linear_layers(module)
     calls: list[str] = []
@@ -96,11 +96,11 @@ def find_output_layer(module: nn.Module, inputs: Tensor) -> tuple[str, int]:
 
 def find_linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
     """Return the model's linear layers by name."""
-    return {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear)}
+    return {name: m for name, m in module.named_modules() if isinstance(m, nn.Linear)}
 
 
 def _list_heads(shapes: Mapping[str, torch.Size]) -> list[Head]:
-    """Return all layers with a two-dimensional weight, each with its bias if it has one."""
+    """Return all layers with a two-dimensional weight, with the bias if there is one."""
     is_numbered = all(name.isdigit() for name in shapes)
     heads = []
     for name, shape in shapes.items():

@@ -14,7 +14,7 @@ from cadis.models.head import Head, find_head, find_linear_layers
 from cadis.types import Message, ModelState
 
 _STATISTICS = (".running_mean", ".running_var")
-"""Suffixes of batch norm's statistics, which are buffers; for a ``state_dict`` without a module."""
+"""Suffixes of batch norm's statistics, to recognize buffers in a ``state_dict``."""
 
 
 class WrongTensorsError(ValueError):
@@ -29,8 +29,8 @@ class Layout:
     faster in that format. Integers are never converted to floats.
 
     Attributes:
-        shapes: the shapes of all tensors, in the order of the ``state_dict``.
-        dtypes: the types of all tensors.
+        shapes: the shapes of all tensors by name, in the order of the ``state_dict``.
+        dtypes: the types of all tensors by name.
         parameters: the names of the trainable tensors, in order.
         buffers: the names of the other floating-point tensors.
         counters: the names of the integer tensors.
@@ -69,7 +69,7 @@ class Layout:
         if not trainable:
             raise CadisError("The model has no trainable parameters.")
         if len({p.dtype for p in trainable.values()}) > 1:
-            raise CadisError("The model's parameters are of several types; make them all one type.")
+            raise CadisError("The model's parameters have several types; give them all one type.")
         tensors = module.state_dict()
         names = {p.data_ptr(): n for n, p in trainable.items()}
         aliases = {
@@ -90,7 +90,7 @@ class Layout:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], head: str | None = None) -> "Layout":
-        """Return the layout of a ``state_dict``, for a server without the code of the model.
+        """Return the layout of a ``state_dict``, for a server that does not have the model's code.
 
         All floating-point tensors except batch norm's statistics count as trainable.
 
@@ -104,7 +104,7 @@ class Layout:
             if tensor.is_floating_point() and not name.endswith(_STATISTICS)
         )
         if not parameters:
-            raise CadisError("The initial arrays hold no floating-point numbers to train.")
+            raise CadisError("The initial arrays have no floating-point numbers to train.")
         shapes = {name: tensors[name].shape for name in parameters}
         return cls._create(tensors, parameters, {}, find_head(shapes, head))
 
@@ -185,7 +185,7 @@ class Layout:
         return views
 
     def list_vectors(self) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
-        """Return the name, the tensors and the type of each of the three vectors."""
+        """Return the name, the names of the tensors, and the type of each of the three vectors."""
         return [
             ("parameters", self.parameters, self._find_common_dtype(self.parameters)),
             ("buffers", self.buffers, self._find_common_dtype(self.buffers)),
@@ -197,7 +197,7 @@ class Layout:
         return sum(self.shapes[name].numel() for name in names)
 
     def unpack_models(self, models: Mapping[str, ModelState]) -> dict[str, Tensor]:
-        """Return the ``state_dict`` of one model, or of several with ``<model>/`` before names."""
+        """Return the ``state_dict`` of all models; several models have ``<model>/`` as prefix."""
         if len(models) == 1:
             return self.unpack(*models.values())
         return {
@@ -215,7 +215,7 @@ class Layout:
         ]
 
     def check_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise :class:`WrongTensorsError` if names, shapes or kinds of types do not match."""
+        """Raise :class:`WrongTensorsError` if names or shapes differ, or floats and integers do."""
         if missing := [name for name in self.shapes if name not in tensors]:
             raise WrongTensorsError(f"its model lacks {missing[0]}")
         if unknown := [name for name in tensors if name not in self.shapes]:
@@ -236,7 +236,7 @@ class Layout:
 
 
 def flatten_parameter(tensor: Tensor) -> Tensor:
-    """Flatten a parameter in the order of the flat vector: convolutions with channels last."""
+    """Flatten a parameter in the order of the flat vector: channels last for convolutions."""
     return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).flatten()
 
 
@@ -253,6 +253,6 @@ def _get_shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def _compute_slices(shapes: Mapping[str, torch.Size], names: Sequence[str]) -> dict[str, slice]:
-    """Return the slice of each tensor in the concatenation of all of them."""
+    """Return the slice of each tensor in the concatenation of all tensors."""
     ends = accumulate(shapes[name].numel() for name in names)
     return {n: slice(end - shapes[n].numel(), end) for n, end in zip(names, ends, strict=True)}

@@ -13,22 +13,22 @@ from cadis.types import ModelState
 class NamedState(ModelState):
     """A model that is stored as named tensors, which avoids a second copy of received models.
 
-    Each access to a vector computes a new one. None is cached: the vectors of one model are small,
-    but those of all models of a round are not.
+    Each access to a vector computes it again. Vectors are not cached, because a server holds the
+    models of all participants of a round at the same time.
     """
 
     _tensors: Mapping[str, Tensor]
     _layout: Layout
 
     def __new__(cls, *_args: object, **fields: Any) -> ModelState:  # type: ignore[misc]
-        """Return a plain ``ModelState`` if a vector is given, as by ``dataclasses.replace``."""
+        """Return a plain ``ModelState`` if vectors are given, as ``dataclasses.replace`` does."""
         return ModelState(**fields) if "parameters" in fields else object.__new__(cls)
 
     def __init__(self, tensors: Mapping[str, Tensor], layout: Layout) -> None:
         """Wrap tensors without a copy.
 
         Args:
-            tensors: a ``state_dict`` with the names, shapes and kinds of types of the layout.
+            tensors: a ``state_dict`` that matches the layout.
             layout: the layout of the global model.
 
         Raises:
@@ -44,13 +44,13 @@ class NamedState(ModelState):
         object.__setattr__(self, "_layout", layout)
 
     def __getattr__(self, name: str) -> Tensor:
-        """Return one of the vectors, which a plain model has as fields."""
+        """Return one of the vectors, which are fields of a plain ``ModelState``."""
         if name not in ("parameters", "buffers", "counters"):
             raise AttributeError(name)
         return self.vectors()[name]
 
     def vectors(self) -> dict[str, Tensor]:
-        """Return the three vectors by name, all newly computed."""
+        """Compute the three vectors and return them by name."""
         state, views = self.allocate()
         for name, view in views.items():
             view.copy_(self._tensors[name])

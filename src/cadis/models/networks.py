@@ -1,11 +1,11 @@
 """The built-in networks and their default learning rates.
 
-Large models diverge at learning rates that are best for small ones. With ResNets on CIFAR, the
-clusters cannot be found at 0.01 (adjusted Rand index of at most 0.2 after a round), but at 0.001
-they can (1.0).
+Large models diverge with the learning rates that are best for small models. With ResNets on CIFAR
+and a learning rate of 0.01, CADIS does not find the clusters (adjusted Rand index of at most 0.2
+after a round); with 0.001 it does (1.0).
 
 Max pooling comes before ReLU. Since ReLU is monotone, all values and gradients are the same as in
-the usual order, but ReLU has only a quarter of the work.
+the usual order, but ReLU has to process only a quarter of the values.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Builder: TypeAlias = Callable[[int, int, int, int], nn.Module]
 """A function that builds a model from channels, height, width and the number of classes."""
 
 _DEFAULT_LR = 0.01
-"""The learning rate for models of users."""
+"""Learning rate for all other models."""
 
 _SMALL_IMAGE = 64
 """Height or width in pixels below which ResNet-18 does not downsample before its first block."""
@@ -81,27 +81,36 @@ def mlp(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
 def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Build the CNN of the FedAvg paper (McMahan et al., AISTATS 2017, arXiv:1602.05629).
 
-    It has two 5 x 5 convolutions, of 32 and 64 channels, and 512 hidden units. The arguments are
-    those of :func:`mlp`.
+    It has two 5 x 5 convolutions with 32 and 64 channels, and 512 hidden units. See :func:`mlp` for
+    the arguments.
     """
-    features = 64 * (height // 4) * (width // 4)
-    return _two_convolutions(5, channels, 32, 64, features, 512, num_classes)
+    return _build_cnn((channels, height, width), 5, (32, 64, 512), num_classes)
 
 
 @set_auto_lr(0.1)
 def small_cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Build a CNN for images as small as the built-in digits, 8 x 8 pixels.
 
-    It has two 3 x 3 convolutions, of 16 and 32 channels, and 64 hidden units. The arguments are
-    those of :func:`mlp`.
+    It has two 3 x 3 convolutions with 16 and 32 channels, and 64 hidden units. See :func:`mlp` for
+    the arguments.
     """
-    features = 32 * (height // 4) * (width // 4)
-    return _two_convolutions(3, channels, 16, 32, features, 64, num_classes)
+    return _build_cnn((channels, height, width), 3, (16, 32, 64), num_classes)
 
 
-def _two_convolutions(kernel: int, *widths: int) -> nn.Module:
-    """Build two convolutions with pooling, followed by two linear layers."""
-    channels, first, second, features, hidden, num_classes = widths
+def _build_cnn(
+    shape: tuple[int, int, int], kernel: int, widths: tuple[int, int, int], num_classes: int
+) -> nn.Module:
+    """Build two convolutions with pooling, followed by two linear layers.
+
+    Args:
+        shape: channels, height and width of an image.
+        kernel: the kernel size of the convolutions.
+        widths: the channels of the first and of the second convolution, and the hidden units.
+        num_classes: the number of outputs.
+    """
+    channels, height, width = shape
+    first, second, hidden = widths
+    features = second * (height // 4) * (width // 4)
     return nn.Sequential(
         nn.Conv2d(channels, first, kernel, padding=kernel // 2),
         nn.MaxPool2d(2),
@@ -122,7 +131,7 @@ class _Residual(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            *_convolution(channels, channels), *_convolution(channels, channels)
+            *_make_convolution(channels, channels), *_make_convolution(channels, channels)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -135,17 +144,17 @@ class _Residual(nn.Module):
 def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Build a ResNet-9, which the CADIS paper trains on CIFAR.
 
-    It has eight convolutions of 32, 64, 128 and 256 channels, and 256 features before the
-    classifier layer. It is designed for images of 32 x 32 pixels, and accepts any from 8 x 8. The
-    arguments are those of :func:`mlp`.
+    It has eight convolutions with 32, 64, 128 and 256 channels, and 256 features before the
+    classifier layer. It is designed for images of 32 x 32 pixels, and accepts images of at least
+    8 x 8 pixels. See :func:`mlp` for the arguments.
     """
     del height, width  # the last pooling is adaptive
     return nn.Sequential(
-        *_convolution(channels, 32),
-        *_convolution(32, 64, nn.MaxPool2d(2)),
+        *_make_convolution(channels, 32),
+        *_make_convolution(32, 64, nn.MaxPool2d(2)),
         _Residual(64),
-        *_convolution(64, 128, nn.MaxPool2d(2)),
-        *_convolution(128, 256, nn.MaxPool2d(2)),
+        *_make_convolution(64, 128, nn.MaxPool2d(2)),
+        *_make_convolution(128, 256, nn.MaxPool2d(2)),
         _Residual(256),
         nn.AdaptiveMaxPool2d(1),
         nn.Flatten(),
@@ -153,7 +162,7 @@ def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
     )
 
 
-def _convolution(channels: int, out: int, *pooling: nn.Module) -> list[nn.Module]:
+def _make_convolution(channels: int, out: int, *pooling: nn.Module) -> list[nn.Module]:
     """Return a 3 x 3 convolution, batch norm, optional pooling, and ReLU."""
     convolution = nn.Conv2d(channels, out, kernel_size=3, padding=1, bias=False)
     return [convolution, nn.BatchNorm2d(out), *pooling, nn.ReLU()]
@@ -182,7 +191,7 @@ class _BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 with the layer names of torchvision, so that its weights can be loaded."""
+    """ResNet-18 with the layer names of torchvision, so that you can load torchvision's weights."""
 
     def __init__(self, channels: int, height: int, width: int, num_classes: int) -> None:
         super().__init__()
@@ -192,10 +201,10 @@ class ResNet18(nn.Module):
         self.bn1 = nn.BatchNorm2d(64)
         self.relu = nn.ReLU()
         self.maxpool = nn.Identity() if is_small else nn.MaxPool2d(3, 2, padding=1)
-        self.layer1 = _stage(64, 64, stride=1)
-        self.layer2 = _stage(64, 128, stride=2)
-        self.layer3 = _stage(128, 256, stride=2)
-        self.layer4 = _stage(256, 512, stride=2)
+        self.layer1 = _make_stage(64, 64, stride=1)
+        self.layer2 = _make_stage(64, 128, stride=2)
+        self.layer3 = _make_stage(128, 256, stride=2)
+        self.layer4 = _make_stage(256, 512, stride=2)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(512, num_classes)
         for module in self.modules():
@@ -214,14 +223,14 @@ class ResNet18(nn.Module):
 def resnet18(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Build a ResNet-18, which the CADIS paper trains on images of pills.
 
-    The network is that of He et al., "Deep residual learning for image recognition" (CVPR 2016,
-    arXiv:1512.03385). It is designed for images of 224 x 224 pixels. For images below 64 x 64, the
-    first layers do not downsample. The arguments are those of :func:`mlp`.
+    He et al. propose the network in "Deep residual learning for image recognition" (CVPR 2016,
+    arXiv:1512.03385). It is designed for images of 224 x 224 pixels. For images below 64 x 64
+    pixels, the first layers do not downsample. See :func:`mlp` for the arguments.
     """
     return ResNet18(channels, height, width, num_classes)
 
 
-def _stage(channels: int, out: int, stride: int) -> nn.Module:
+def _make_stage(channels: int, out: int, stride: int) -> nn.Module:
     return nn.Sequential(_BasicBlock(channels, out, stride), _BasicBlock(out, out, 1))
 
 
@@ -232,4 +241,4 @@ MODELS: dict[str, Builder] = {
     "resnet9": resnet9,
     "resnet18": resnet18,
 }
-"""The built-in networks by the names that users type, each a :data:`Builder`."""
+"""The builders of the built-in networks, by their name in the option ``--model``."""

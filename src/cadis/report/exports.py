@@ -45,7 +45,7 @@ def make_results_csv(comparison: Comparison) -> str:
     """Return a line for each method and metric: mean, deviation, and test against the baseline.
 
     If not all groups are comparable, further columns have the options that distinguish the sets.
-    The last column names the main metric, of which best, last, ten_rounds etc. are computed.
+    The last column names the main metric, from which best, last, ten_rounds etc. are computed.
     """
     head = ["measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
     head += ["p_corrected", "clients_tested_on", "metric"]

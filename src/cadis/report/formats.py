@@ -29,7 +29,7 @@ DIGITS = 3
 
 
 def join_names(names: Sequence[str], limit: int = 10) -> str:
-    """Join names with commas; of too many, return only the number of classes."""
+    """Join names of classes with commas; if there are too many, return only their number."""
     return ", ".join(names) if len(names) <= limit else f"{len(names)} classes"
 
 
@@ -42,12 +42,14 @@ class TextTable:
         columns: column titles; the first column has the names of the rows.
         rows: cells of each row.
         best: row and column indices of the cells in bold.
+        note: sentences that explain the columns; empty if the titles are enough.
     """
 
     caption: str
     columns: list[str]
     rows: list[list[str]]
     best: list[tuple[int, int]]
+    note: str = ""
 
     def format_rows(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
         """Return the escaped cells, with ``bold`` around the best ones."""
@@ -80,14 +82,16 @@ def to_markdown(table: TextTable) -> str:
     rule = ["---", *["---:"] * (len(head) - 1)]
     rows = [head, rule, *table.format_rows(_markdown, "**{}**")]
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([f"**{_markdown(table.caption)}**", "", *lines, ""])
+    note = [_markdown(table.note), ""] if table.note else []
+    return "\n".join([f"**{_markdown(table.caption)}**", "", *lines, "", *note])
 
 
 def to_latex(table: TextTable) -> str:
-    """Return a table as LaTeX, which needs the package booktabs."""
+    """Return a table as LaTeX, which needs the package booktabs; the note is a comment."""
     rows = [list(map(_latex, table.columns)), *table.format_rows(_latex, "\\textbf{{{}}}")]
     head, *body = [f"    {' & '.join(cells)} \\\\" for cells in rows]
     lines = [
+        *([f"% {table.note}"] if table.note else []),
         "\\begin{table}",
         "  \\centering",
         f"  \\caption{{{_latex(table.caption)}}}",

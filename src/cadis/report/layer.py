@@ -19,9 +19,9 @@ from cadis.report.formats import join_names
 from cadis.report.style import figure_style, new_figure, save_figure, shorten
 from cadis.report.terminal_table import TerminalTable, make_terminal_table
 
-_COLOURS = "PuOr_r"
+_COLORS = "PuOr_r"
 _GREW, _SHRANK = "#b35806", "#542788"
-"""Ends of the colour map: orange and purple, which are safe for colour-blind readers."""
+"""Ends of the color map: orange and purple, which are safe for color-blind readers."""
 
 _STRETCH = 20  # largest change relative to the linear part of the asinh scale
 _MAX_LABELS = 25  # class names along an axis
@@ -30,8 +30,8 @@ _BIAS_PART = 16  # the bias column is drawn as wide as 1/16 of the features, to 
 
 
 def make_layer_table(probe: HeadProbe) -> TerminalTable:
-    """Return a row per model: classes trained on, classes that the update reveals, cosines."""
-    empty = [[""] * len(probe.clients)] * len(probe.samples)
+    """Return a table of models: classes trained on, classes that the update reveals, cosines."""
+    empty = [[""] * len(probe.clients)] * len(probe.examples)
     cosines = [[f"{cosine:.2f}" for cosine in row] for row in probe.cosines.tolist()]
     rows = []
     for model, cells in zip(probe.models, [*empty, *cosines], strict=True):
@@ -49,13 +49,13 @@ def make_layer_table(probe: HeadProbe) -> TerminalTable:
 
 
 def draw_layer(probe: HeadProbe, path: Path) -> Path:
-    """Draw a heat map of each update, classes by features, and the sums of its rows."""
+    """Draw each update as a heat map (classes in rows, features in columns), with row sums."""
     with figure_style():
         return save_figure(_fill_figure(probe), path)
 
 
 def _fill_figure(probe: HeadProbe) -> Figure:
-    """Draw all models with one colour bar, in a figure that is wide enough for all names."""
+    """Draw all models with one color bar, in a figure that is wide enough for all names."""
     models, norm = probe.models, _make_norm(probe.models)
     longest = max(len(shorten(name)) for name in probe.classes)
     width = len(models) * (3.1 + 0.06 * longest) + 0.8
@@ -72,7 +72,7 @@ def _fill_figure(probe: HeadProbe) -> Figure:
     axes[0].set_ylabel("class (bold: trained on)")
     tick = _floor_to_one_digit(float(norm.vmax or 1))
     drawing.colorbar(
-        ScalarMappable(norm, _COLOURS),
+        ScalarMappable(norm, _COLORS),
         ax=axes,
         label="change of a weight",
         extend="both",
@@ -82,20 +82,20 @@ def _fill_figure(probe: HeadProbe) -> Figure:
         pad=0.01,
     ).minorticks_off()
     names = f"{shorten(probe.dataset)}, {shorten(probe.model)}"
-    what = f"change of the classifier layer by local training ({probe.training})"
-    drawing.suptitle(f"{names}: {what}; asinh scales", x=0.01, ha="left", size=12)
+    change = f"change of the classifier layer in local training ({probe.training})"
+    drawing.suptitle(f"{names}: {change}; asinh scales", x=0.01, ha="left", size=12)
     return drawing
 
 
 def _make_norm(models: Sequence[ProbedModel]) -> AsinhNorm:
-    """Return one colour scale for all models, centred at 0, that makes small changes visible."""
+    """Return one color scale for all models, centered at 0, that makes small changes visible."""
     changes = np.abs(np.concatenate([model.update.numpy().ravel() for model in models]))
     high = float(np.quantile(changes, 0.995)) or 1.0
     return AsinhNorm(linear_width=high / _STRETCH, vmin=-high, vmax=high)
 
 
 def _draw_update(axes: Axes, probe: HeadProbe, model: ProbedModel, norm: AsinhNorm) -> None:
-    """Draw an update, classes by features; the bias is at the right."""
+    """Draw an update with classes in rows and features in columns; the bias is at the right."""
     values = model.update.numpy()
     classes, features = len(values), values.shape[1] - probe.has_bias
     ticks = MaxNLocator(3, integer=True).tick_values(0, features)
@@ -108,7 +108,7 @@ def _draw_update(axes: Axes, probe: HeadProbe, model: ProbedModel, norm: AsinhNo
     rows, columns = (-(-_MIN_PIXELS // size) for size in values.shape)
     enlarged = values.repeat(rows, axis=0).repeat(columns, axis=1)
     extent = (-0.5, values.shape[1] - 0.5, classes - 0.5, -0.5)
-    axes.imshow(enlarged, cmap=_COLOURS, norm=norm, aspect="auto", extent=extent)
+    axes.imshow(enlarged, cmap=_COLORS, norm=norm, aspect="auto", extent=extent)
     axes.set_xticks(list(labels), list(labels.values()), size=8)
     axes.set_xlabel("feature")
     axes.spines[:].set_visible(False)
@@ -130,7 +130,7 @@ def _label_classes(axes: Axes, probe: HeadProbe, model: ProbedModel, all_names: 
 
 
 def _draw_row_sums(axes: Axes, model: ProbedModel, max_sum: float) -> None:
-    """Draw bars on an asinh scale, like that of the colours, so that small ones are visible."""
+    """Draw bars on the same asinh scale as the colors, so that small bars are visible."""
     sums: NDArray[np.float32] = model.row_sums.numpy()
     axes.barh(range(len(sums)), sums, height=0.8, color=np.where(sums > 0, _GREW, _SHRANK))
     axes.axvline(0, color="black", lw=0.6)
@@ -146,7 +146,7 @@ def _draw_row_sums(axes: Axes, model: ProbedModel, max_sum: float) -> None:
 def _make_title(probe: HeadProbe, index: int) -> str:
     """Return the title of a model, with its similarity to the other clients."""
     model = probe.models[index]
-    letter, client = ascii_lowercase[index], index - len(probe.samples)
+    letter, client = ascii_lowercase[index], index - len(probe.examples)
     if client < 0:
         return f"({letter}) trained on {model.title}"
     cosines = zip(probe.clients, probe.cosines[client].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Write the notes below the tables: seeds, tests, definitions of columns, missing data."""
+"""Write the notes on all tables: seeds, bold numbers, data that were tested, missing runs."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -22,30 +22,23 @@ def write_notes(comparison: Comparison) -> list[str]:
 
 
 def _write_seed_notes(comparison: Comparison) -> Iterator[str]:
-    """Explain the number of seeds, bold numbers and p-values."""
+    """Explain the number of seeds and bold numbers."""
     counts = {len(group.scores) for group in comparison.groups}
     seeds = {scores.seed for group in comparison.groups for scores in group.scores}
     if max(counts) > 1:
-        number = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
-        yield f"Numbers are mean ± sample standard deviation over {number} seeds."
+        count = f"{max(counts)}" if len(counts) == 1 else f"up to {max(counts)}"
+        yield f"Numbers are mean ± sample standard deviation over {count} seeds."
     elif len(seeds) == 1:
         yield f"All numbers come from a single seed ({seeds.pop()})."
-    if any(Comparison(part.results).is_conclusive for part in comparison.comparable_sets):
-        yield "Bold: best mean of the column. The p-values say which differences are significant."
-    baseline = Comparison(comparison.comparable_sets[0].results).baseline
-    if baseline is not None and max(counts) > 1:
-        yield (
-            f"p-value: paired t-test over the seeds that a method shares with {baseline.label}; "
-            "p (Holm): the same, corrected for the number of methods."
-        )
+    parts = [Comparison(part.results) for part in comparison.comparable_sets]
+    if any(part.is_conclusive for part in parts):
+        has_tests = any(part.baseline is not None for part in parts)
+        tests = " The p-values say which differences are significant." if has_tests else ""
+        yield f"Bold: best mean of the column.{tests}"
 
 
 def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
-    """Explain the columns: last rounds, main metric, paper, simulated time."""
-    yield (
-        "Last 10 rounds: mean over the last 10 rounds, or over all if there are fewer. "
-        "Range: best minus worst of these rounds."
-    )
+    """Explain the main metric, the results of the paper and simulated time."""
     results = comparison.results
     run_metrics = sorted({run_data.metric for run_data in results.runs})
     if run_metrics != [results.metric]:
@@ -60,8 +53,8 @@ def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
     totals = ", ".join(f"{label} {fmean(end):,.4g}" for label, end in ends.items() if end)
     if totals:
         yield (
-            "Simulated seconds: a round ends when its slowest participant has finished; a round "
-            f"of FedAT is that of one tier. Simulated seconds of all rounds: {totals}."
+            "Simulated seconds: a round ends when its slowest participant has finished (in FedAT, "
+            f"when the slowest client of one tier has). All rounds together: {totals}."
         )
 
 
@@ -90,12 +83,12 @@ def _write_data_notes(comparison: Comparison) -> Iterator[str]:
 def _write_own_data_note(runs: Sequence[RunData], own_data: str) -> str:
     if own_data == OWN_TEST_DATA:
         sizes = [size for run_data in runs for size in run_data.test_sizes]
-        number = f"{min(sizes)} to {max(sizes)}"
-        return f"Own test data: {number} held-out samples per client, not used for training."
+        count = f"{min(sizes)} to {max(sizes)}"
+        return f"Own test data: {count} held-out samples per client, not used for training."
     if own_data == OWN_TRAINING_DATA:
         return (
-            "Own training data: the data that a client trains on; "
-            "--client-test 0.2 holds out a fifth for testing instead."
+            "Own training data: the samples that a client trains on. With --client-test 0.2, a "
+            "fifth of them is held out and used for the test instead."
         )
     return (
         "Clients are tested on held-out data in some runs and on training data in others; "

@@ -19,7 +19,7 @@ from cadis.report.style import (
     ALONE,
     add_title,
     figure_style,
-    get_cluster_colour,
+    get_cluster_color,
     new_axes,
     save_figure,
     shorten,
@@ -28,8 +28,8 @@ from cadis.report.terminal_table import TerminalTable, make_terminal_table
 from cadis.store import sample_clients
 
 _MAX_ROWS = 12
-_MAX_NAMES = 40  # clients that are named along the axis; of more, every tenth or fewer
-_POINT_SIZE = 0.9  # diameter of the largest point relative to the distance of points
+_MAX_NAMES = 40  # clients that are named along the axis; if there are more, every tenth or fewer
+_POINT_SIZE = 0.9  # diameter of the largest point relative to the distance between points
 
 
 def make_group_table(summary: PartitionSummary) -> TerminalTable:
@@ -75,14 +75,14 @@ def make_partition_table(summary: PartitionSummary) -> TerminalTable:
 
 
 def draw_partition(summary: PartitionSummary, path: Path) -> Path:
-    """Draw clients by classes into a file; the area of a point shows the number of samples."""
+    """Draw the samples of each client and class; the area of a point shows their number."""
     with figure_style():
         return save_figure(_draw_counts(summary), path)
 
 
 def draw_federation(results: Results) -> Figure | None:
-    """Draw clients by classes of the first run; None if the server does not know the numbers."""
-    summary = summarise_partition(results.runs[0])
+    """Draw the samples of each client and class in the first run; None if they are unknown."""
+    summary = summarize_partition(results.runs[0])
     return None if summary is None else _draw_counts(summary)
 
 
@@ -117,7 +117,7 @@ def _draw_counts(summary: PartitionSummary) -> Figure:
     cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
     x, y = np.nonzero(counts)
     area = (_POINT_SIZE * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
-    axes.scatter(x, y, s=area, c=_get_colours(summary, order)[x], linewidths=0)
+    axes.scatter(x, y, s=area, c=_get_colors(summary, order)[x], linewidths=0)
     return drawing
 
 
@@ -129,25 +129,25 @@ def _format_range(sizes: Tensor) -> str:
 def _describe_order(summary: PartitionSummary) -> str:
     if summary.true_clusters is None or len(summary.group_clients()) == 1:
         return ""
-    grey = "; grey: cluster of one client" if len(summary.group_clients()[-1]) == 1 else ""
-    return f", sorted by true cluster (one colour each{grey})"
+    gray = "; gray: cluster of one client" if len(summary.group_clients()[-1]) == 1 else ""
+    return f", sorted by true cluster (one color each{gray})"
 
 
-def _get_colours(summary: PartitionSummary, order: Sequence[int]) -> NDArray[np.str_]:
-    """Return the colour of each client's cluster; grey for clusters of one client."""
+def _get_colors(summary: PartitionSummary, order: Sequence[int]) -> NDArray[np.str_]:
+    """Return the color of each client's cluster; gray for clusters of one client."""
     labels = summary.true_clusters
     if labels is None:
-        return np.array([get_cluster_colour(0)] * len(order))
-    colour_of = {
-        client: get_cluster_colour(int(labels[client])) if len(group) > 1 else ALONE
+        return np.array([get_cluster_color(0)] * len(order))
+    color_of = {
+        client: get_cluster_color(int(labels[client])) if len(group) > 1 else ALONE
         for group in summary.group_clients()
         for client in group
     }
-    return np.array([colour_of[client] for client in order])
+    return np.array([color_of[client] for client in order])
 
 
 def _order_clients(summary: PartitionSummary) -> list[int]:
-    """Return client indices by cluster and natural order; of very many, an even sample."""
+    """Return client indices sorted by cluster and name; an even sample if there are very many."""
     ids, truth = summary.client_ids, summary.true_clusters
     groups = [list(range(len(ids)))] if truth is None else summary.group_clients()
     order = [n for group in groups for n in sorted(group, key=lambda n: natural_key(ids[n]))]
@@ -156,8 +156,8 @@ def _order_clients(summary: PartitionSummary) -> list[int]:
     )
 
 
-def summarise_partition(run_data: RunData) -> PartitionSummary | None:
-    """Return the sample counts of a run; None if the server does not know those of all clients."""
+def summarize_partition(run_data: RunData) -> PartitionSummary | None:
+    """Return the sample counts of a run; None if the server does not know them for all clients."""
     clients = run_data.federation["clients"]
     if any(client["samples"] is None for client in clients):
         return None

@@ -20,7 +20,7 @@ from cadis.report.terminal import (
 from cadis.server import OnRound, RoundRecord, RoundResult
 from cadis.store import PlannedRun, StudyCallbacks
 
-_MAX_ROWS = 12  # of more variants, only the active one is shown
+_MAX_ROWS = 12  # with more variants, only the active one is shown
 _LINE_SECONDS = 60.0  # time between lines if the output is not a terminal
 
 

@@ -1,4 +1,4 @@
-"""Style of all figures: colours that are safe for colour-blind readers, line styles, legends."""
+"""Style of all figures: colors that are safe for color-blind readers, line styles, legends."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from cadis.algorithm.methods import METHODS
 from cadis.analysis import Group, Results, RunData
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-"""Colour-blind safe palette of Okabe and Ito, https://jfly.uni-koeln.de/color/."""
+"""Color-blind safe palette of Okabe and Ito, https://jfly.uni-koeln.de/color/."""
 
 _ABLATION_STYLES = {
     "cadis-no-distillation": ("#882255", "dashed"),
@@ -36,10 +36,10 @@ _ABLATION_STYLES = {
     "cadis-plain-weights": ("#117733", "dotted"),
     "cadis-absent": ("#DDAA33", "dashed"),
 }
-"""Colours and dashes of ablations, from the palettes of Paul Tol."""
+"""Colors and dashes of ablations, from the palettes of Paul Tol."""
 
 _MORE = ("#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888")
-"""Colours of further methods, visible on white and on black."""
+"""Colors of further methods, visible on white and on black."""
 
 _METHOD_DASHES = ("solid", "solid", "dashed", "dotted", "dashed", "dotted")
 """Dashes of the first methods: lines that often coincide, such as FedAvg and FedProx, differ."""
@@ -48,9 +48,9 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _NUM_MARKERS = 8  # on a line, so that they do not hide it
 
 _GOLDEN_RATIO = 0.618034  # hue steps by this part of the circle never repeat
-_MAX_BRIGHTNESS = 0.6  # brighter colours, such as yellow and lime, are hard to see on white
+_MAX_BRIGHTNESS = 0.6  # brighter colors, such as yellow and lime, are hard to see on white
 
-DASHES: Any = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.3))}
+DASHES: Any = {"solid": "-", "dashed": (0, (4, 2.5)), "dotted": (0, (1, 1.6))}
 """Line styles of matplotlib by the names used here and on the page."""
 
 UNKNOWN = "#d9d9d9"
@@ -91,12 +91,12 @@ class LineStyle:
     """Style of the lines and bars of one group.
 
     Attributes:
-        colour: colour as #rrggbb.
+        color: color as #rrggbb.
         dash: "solid", "dashed" or "dotted".
         marker: marker of matplotlib.
     """
 
-    colour: str
+    color: str
     dash: str = "solid"
     marker: str = "o"
 
@@ -105,9 +105,9 @@ class LineStyle:
 
         Markers are shifted by the index of the line, so that lines that coincide stay visible.
         """
-        step = max(1, num_points // _NUM_MARKERS)
+        step = max(2 if num_points > _NUM_MARKERS else 1, num_points // _NUM_MARKERS)
         return {
-            "color": self.colour,
+            "color": self.color,
             "ls": DASHES[self.dash],
             "lw": 1.6,
             "marker": self.marker,
@@ -152,7 +152,7 @@ def get_method_style(number: int) -> LineStyle:
         return LineStyle(OKABE_ITO[number], _METHOD_DASHES[number], marker)
     if number < few + len(_MORE):
         return LineStyle(_MORE[number - few], "dashed", marker)
-    return LineStyle(_make_colour(number), "dotted", marker)
+    return LineStyle(_make_color(number), "dotted", marker)
 
 
 def _get_style(name: str) -> LineStyle | None:
@@ -163,25 +163,27 @@ def _get_style(name: str) -> LineStyle | None:
 
 def _make_free_style(number: int) -> LineStyle:
     """Return a style for a name without a fixed one; the number is not limited."""
-    dashes, colours = list(DASHES), OKABE_ITO[:7]
+    dashes, colors = list(DASHES), OKABE_ITO[:7]
     marker = _MARKERS[number % len(_MARKERS)]
-    if number < len(dashes) * len(colours):
-        return LineStyle(colours[number % len(colours)], dashes[number // len(colours)], marker)
-    return LineStyle(_make_colour(number), dashes[number % len(dashes)], marker)
+    if number < len(dashes) * len(colors):
+        # Neighbors have different dashes, so that lines that coincide stay visible.
+        dash = dashes[(number + number // len(colors)) % len(dashes)]
+        return LineStyle(colors[number % len(colors)], dash, marker)
+    return LineStyle(_make_color(number), dashes[number % len(dashes)], marker)
 
 
-def _make_colour(number: int) -> str:
-    """Return a colour whose hue and lightness differ from those of smaller numbers."""
+def _make_color(number: int) -> str:
+    """Return a color whose hue and lightness differ from those of smaller numbers."""
     rgb = hls_to_rgb(number * _GOLDEN_RATIO % 1, (0.38, 0.48, 0.58)[number % 3], 0.75)
     brightness = 0.30 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2]
     scale = 255 * min(1, _MAX_BRIGHTNESS / brightness)
     return "#" + "".join(f"{round(scale * channel):02X}" for channel in rgb)
 
 
-def get_cluster_colour(number: int) -> str:
-    """Return the colour of a cluster; the first ones are the same on the page (theme.js)."""
+def get_cluster_color(number: int) -> str:
+    """Return the color of a cluster; the first ones are the same on the page (theme.js)."""
     few = (*OKABE_ITO[:6], *_MORE)
-    return few[number] if number < len(few) else _make_colour(number)
+    return few[number] if number < len(few) else _make_color(number)
 
 
 @contextmanager
@@ -292,7 +294,7 @@ def set_round_axis(axes: Axes, last: int, first: int = 1) -> None:
 
 
 def draw_heat_map(axes: Axes, values: NDArray[np.float64]) -> AxesImage:
-    """Draw fractions from 0 to 1; unknown values are grey."""
-    colours = colormaps["viridis"].with_extremes(bad=UNKNOWN)
+    """Draw fractions from 0 to 1; unknown values are gray."""
+    colors = colormaps["viridis"].with_extremes(bad=UNKNOWN)
     axes.spines[:].set_visible(False)
-    return axes.imshow(values, cmap=colours, vmin=0, vmax=1, interpolation="nearest")
+    return axes.imshow(values, cmap=colors, vmin=0, vmax=1, interpolation="nearest")

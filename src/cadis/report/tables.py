@@ -16,8 +16,18 @@ from cadis.analysis import (
 )
 from cadis.report.formats import TextTable, find_best, format_number, format_p_value, format_spread
 
-_MAX_CLASSES = 20  # of more classes, there is no table
+_MAX_CLASSES = 20  # with more classes, there is no table of classes
 COST_CAPTION = "Computing time"
+"""Caption of the table of computing times."""
+
+_MAIN_NOTE = (
+    "Last 10 rounds: mean of the last 10 rounds (of all rounds if there are fewer). "
+    "Range: best minus worst of these rounds."
+)
+_AGREEMENT_NOTE = (
+    "ARI: adjusted Rand index of estimated and true clusters (1: identical, 0: random), mean over "
+    "rounds."
+)
 
 
 def make_tables(comparison: Comparison) -> list[TextTable]:
@@ -34,7 +44,11 @@ def make_tables(comparison: Comparison) -> list[TextTable]:
 
 
 def make_main_tables(comparison: Comparison) -> list[TextTable]:
-    """Make the tables for the terminal: of several comparisons, only those of the main metric."""
+    """Make the tables for terminal and page: all, or those of the main metric if runs differ.
+
+    Runs that cannot be compared with each other give one set of tables per comparison, which would
+    be too many.
+    """
     tables = make_tables(comparison)
     if not comparison.has_several_comparisons:
         return tables
@@ -92,7 +106,10 @@ def _make_tables(comparison: Comparison) -> list[TextTable]:
     metrics = [METRICS[key] for key in ("best", "last", "ten_rounds", "amplitude")]
     metrics += [] if comparison.results.metric == "accuracy" else [ACCURACY]
     main = _make_metric_table(
-        comparison, f"{comparison.metric_title} on the test set", [*metrics, METRICS["rare"]]
+        comparison,
+        f"{comparison.metric_title} on the test set",
+        [*metrics, METRICS["rare"]],
+        _MAIN_NOTE,
     )
     groups = comparison.sort_groups()
     timed = [group for group in groups if any(scores.clocks for scores in group.scores)]
@@ -112,7 +129,7 @@ def _make_tables(comparison: Comparison) -> list[TextTable]:
 
 
 def _make_metric_table(
-    comparison: Comparison, caption: str, metrics: Sequence[Metric]
+    comparison: Comparison, caption: str, metrics: Sequence[Metric], note: str = ""
 ) -> TextTable:
     """Make a table of means and deviations, without metrics that no group has."""
     groups = comparison.sort_groups()
@@ -135,7 +152,7 @@ def _make_metric_table(
         if comparison.is_conclusive and metric.higher_is_better is not None:
             best += [(row, column) for row in find_best(means, metric.higher_is_better)]
     titles = [_get_row_title(comparison), *(metric.title for metric in columns)]
-    return TextTable(caption, titles, rows, best)
+    return TextTable(caption, titles, rows, best, note)
 
 
 def _add_paper_column(comparison: Comparison, table: TextTable) -> TextTable:
@@ -158,17 +175,21 @@ def _make_client_table(comparison: Comparison) -> TextTable:
     """Make a table of the last models on the test set and on clients' data, and of clusters."""
     metrics = [METRICS[key] for key in ("client_mean", "client_deviation", "client_worst")]
     clusters = _make_metric_table(
-        comparison, "Agreement of estimated and true clusters", [METRICS["agreement"]]
+        comparison,
+        "Agreement of estimated and true clusters",
+        [METRICS["agreement"]],
+        _AGREEMENT_NOTE,
     )
     if not any(comparison.compute_spread(g, m) for g in comparison.groups for m in metrics):
         return clusters
     caption = (
         f"Accuracy in the last round on the test set and on clients' {comparison.results.own_data}"
     )
+    note = ""
     if len(clusters.columns) > 1:
-        caption += ", and agreement with the true clusters"
+        caption, note = f"{caption}, and agreement with the true clusters", _AGREEMENT_NOTE
     test_set = replace(ACCURACY, title="test set")
-    return _make_metric_table(comparison, caption, [test_set, *metrics, METRICS["agreement"]])
+    return _make_metric_table(comparison, caption, [test_set, *metrics, METRICS["agreement"]], note)
 
 
 def _get_row_title(comparison: Comparison) -> str:
@@ -194,10 +215,15 @@ def _make_test_table(comparison: Comparison) -> TextTable | None:
                     str(test.count),
                 ]
             )
-    columns = [_get_row_title(comparison), "difference", "95% confidence", "p-value", "p (Holm)"]
-    metric = f"{comparison.metric} over the {RANKING_METRIC.title}"
-    caption = f"Difference from {comparison.baseline.label}: {metric}"
-    return TextTable(caption, [*columns, "seeds"], rows, [])
+    columns = ["difference", "95% confidence interval", "p-value", "p (Holm)", "seeds"]
+    baseline = comparison.baseline.label
+    caption = f"Difference from {baseline}: {comparison.metric}, mean of the {RANKING_METRIC.title}"
+    note = (
+        "95% confidence interval: range that contains the true difference with 95% confidence. "
+        f"p-value: paired t-test over the seeds that a method shares with {baseline}. "
+        "p (Holm): the same, corrected for the number of methods."
+    )
+    return TextTable(caption, [_get_row_title(comparison), *columns], rows, [], note)
 
 
 def _format_signed(value: float) -> str:
@@ -222,21 +248,27 @@ def _make_target_table(
         for row, time in zip(rows, times, strict=True):
             row.append(_format_time(time, digits))
         if any(time.speed_up is not None for time in times):
-            columns.append("speed-up")
+            columns.append(f"speed-up to {columns[-1]}")
             for row, time in zip(rows, times, strict=True):
                 row.append("" if time.speed_up is None else f"{time.speed_up:.1f}x")
-    baseline = comparison.baseline if "speed-up" in columns else None
-    against = f", and speed-up over {baseline.label}" if baseline else ""
-    caption = f"{unit} to reach a given {comparison.metric}{against}"
-    return TextTable(caption, columns, rows, [])
+    caption = f"{unit} to reach a given {comparison.metric}"
+    note = f"Mean over the seeds that reach the {comparison.metric}."
+    if comparison.baseline and any(title.startswith("speed-up") for title in columns):
+        baseline = comparison.baseline.label
+        caption += f", and speed-up over {baseline}"
+        note += (
+            f" Speed-up: {unit.lower()} of {baseline} divided by those of the method, over the "
+            f"seeds in which both reach the {comparison.metric}."
+        )
+    return TextTable(caption, columns, rows, [], note)
 
 
 def _format_time(time: TimeToTarget, digits: int) -> str:
     if time.rounds is None:
         return "not reached"
     is_partial = time.num_reached < time.num_runs
-    seeds = f" ({time.num_reached} of {time.num_runs} seeds)" if is_partial else ""
-    return f"{time.rounds.mean:,.{digits}f}{seeds}"
+    seeds = f"({time.num_reached} of {time.num_runs} seeds) " if is_partial else ""
+    return f"{seeds}{time.rounds.mean:,.{digits}f}"
 
 
 def _make_model_table(comparison: Comparison) -> TextTable:

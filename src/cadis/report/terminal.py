@@ -184,7 +184,7 @@ def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterat
             yield best, format_number(summary["best_accuracy"])
             yield "  in round", str(summary["best_round"])
     if summary["rare_accuracy"] is not None:
-        rare = escape(join_names([classes[number] for number in summary["rare_classes"]]))
+        rare = escape(join_names([classes[index] for index in summary["rare_classes"]]))
         yield f"accuracy on the rare classes ({rare})", format_number(summary["rare_accuracy"])
     if "client_mean" in summary:
         yield "accuracy on clients' own test data, mean", format_number(summary["client_mean"])
@@ -219,10 +219,13 @@ def format_summary(folder: RunFolder) -> str:
 
 
 def print_tables(console: Console, comparison: Comparison) -> None:
-    """Print the tables that fit the terminal, and the notes."""
+    """Print the tables that fit the terminal, each with its note, and the notes on all tables."""
     for table in make_main_tables(comparison):
         if fits_terminal(table):
             console.print(to_rich(table))
+            if table.note:
+                console.print(table.note, markup=False, highlight=False)
+                console.print()
     for sentence in write_notes(comparison):
         print_line(console, sentence)
 
@@ -257,13 +260,13 @@ def format_metric(record: RoundRecord, metric: str) -> str:
 
 
 def _describe_rounds(metric: str) -> _Describe:
-    """Return a function that describes a round by the last known value of the metric."""
+    """Return a function that describes a round with the last known value of the metric."""
     last = "not tested"
 
     def describe(result: RoundResult) -> str:
         nonlocal last
-        number = len(set(get_clusters(result.record) or ()))
-        clusters = f", {number} cluster{'s' * (number > 1)}" if number else ""
+        count = len(set(get_clusters(result.record) or ()))
+        clusters = f", {count} cluster{'s' * (count > 1)}" if count else ""
         if not (text := format_metric(result.record, metric)):
             return f"{last}{clusters}"
         last = f"{text} in round {result.record.round}"

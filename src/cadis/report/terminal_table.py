@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement, measure_renderables
 from rich.table import Column, Table
 
-_MAX_NUMBER_WIDTH = 30  # characters of the longest number, such as "12.3 (1 of 3 seeds)"
+_MAX_NUMBER_WIDTH = 30  # characters of the longest number, such as "(1 of 3 seeds) 12.3"
 
 
 class TerminalTable:
@@ -72,7 +72,7 @@ def _measure(
 
 
 def _split_columns(minimums: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Yield indices of columns that fit side by side; the first column is in each part."""
+    """Yield the indices of columns that fit side by side; each part has the first column."""
     indices, total = [0], minimums[0]
     for index in range(1, len(minimums)):
         if len(indices) > 1 and total + minimums[index] > width:

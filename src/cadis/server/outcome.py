@@ -1,7 +1,7 @@
 """Outcome of one round, and the :class:`RoundRecord` that is computed from it.
 
-The server calls :func:`make_record` at the end of each round; the Flower strategy reads the outcome
-of failed attempts as well.
+The server calls :func:`make_record` at the end of each round. The Flower strategy also logs the
+outcomes of failed attempts.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from operator import add
 from cadis.algorithm import Aggregation
 from cadis.algorithm.tasks import Task
 from cadis.errors import CadisError
+from cadis.server.part_calls import catch_part_errors
 from cadis.server.records import (
     ModelRecord,
     Rejection,
@@ -23,14 +24,13 @@ from cadis.server.records import (
     to_json_array,
 )
 from cadis.server.transport import TestResult
-from cadis.server.user_errors import catch_part_errors
 from cadis.training import Evaluation
 from cadis.types import ClientId, ClientUpdate
 
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """An update without its tensors, kept after aggregation."""
+    """The facts about an update that are kept after aggregation; it has no tensors."""
 
     client_id: ClientId
     num_samples: int
@@ -39,7 +39,7 @@ class UpdateSummary:
 
     @classmethod
     def from_update(cls, update: ClientUpdate) -> "UpdateSummary":
-        """Copy the fields that are not tensors."""
+        """Return the summary of an update."""
         message = update.message
         return cls(update.client_id, update.num_samples, tuple(message.models), message.scalars)
 
@@ -62,9 +62,9 @@ class RoundOutcome:
         updates: the valid updates, in the order of the plan.
         rejected: clients without a valid update, and the reasons.
         capped: number of samples that a client reported, for clients whose number was reduced.
-        aggregation: what the method returned; None if there were too few valid updates.
+        aggregation: result of the method; None if there were too few valid updates.
         state: state after the round; None if there were too few valid updates.
-        seconds: time of the aggregation.
+        seconds: time of validation, aggregation and server optimizer.
     """
 
     updates: Sequence[UpdateSummary]
@@ -76,9 +76,9 @@ class RoundOutcome:
 
 
 def make_record(
-    number: int,
+    round_number: int,
     outcome: RoundOutcome,
-    result: TestResult,
+    test_result: TestResult,
     seconds: Seconds,
     client_models: Sequence[str],
     task: Task,
@@ -86,38 +86,38 @@ def make_record(
     """Return the record of a round and the evaluation over all clients.
 
     Args:
-        number: number of the round, from 1.
+        round_number: number of the round, from 1.
         outcome: updates and aggregation of the round.
-        result: test results of the global models.
+        test_result: test results of the global models.
         seconds: time of each part of the round.
         client_models: name of the model that each client uses; empty if there is one model.
         task: computes the metrics.
 
     Returns:
-        The record, and the evaluation on the server's test set, None if there is no test set.
+        The record; and the evaluation on the server's test set, None if there was no such test.
     """
     updates, aggregation = outcome.updates, outcome.aggregation
     assert aggregation is not None
     assert outcome.state is not None
-    evaluation = combine_evaluations(result.evaluations, client_models)
+    evaluation = combine_evaluations(test_result.evaluations, client_models)
     num_users = Counter(client_models)
-    by_class = [] if evaluation is None else evaluation.class_accuracy.tolist()
+    class_accuracy = [] if evaluation is None else evaluation.class_accuracy.tolist()
     record = RoundRecord(
-        round=number,
-        accuracy=evaluation.accuracy if evaluation else result.accuracy,
-        loss=_finite(evaluation.loss if evaluation else result.loss),
-        class_accuracy=[_finite(accuracy) for accuracy in by_class],
+        round=round_number,
+        accuracy=evaluation.accuracy if evaluation else test_result.accuracy,
+        loss=_finite_or_none(evaluation.loss if evaluation else test_result.loss),
+        class_accuracy=[_finite_or_none(accuracy) for accuracy in class_accuracy],
         participants=[update.client_id for update in updates],
         weights=aggregation.weights.tolist(),
         rejected=list(outcome.rejected),
         seconds=seconds,
-        client_accuracy=result.client_accuracy,
+        client_accuracy=test_result.client_accuracy,
         capped=list(outcome.capped),
         report={name: to_json_array(array) for name, array in aggregation.report.items()},
-        measures=_compute_metrics(result, num_users, task),
-        client_loss=[_finite(update.scalars.get("train_loss")) for update in updates],
+        measures=_compute_metrics(test_result, num_users, task),
+        client_loss=[_finite_or_none(update.scalars.get("train_loss")) for update in updates],
         models=[
-            _make_model_record(name, num_users[name], result.evaluations.get(name))
+            _make_model_record(name, num_users[name], test_result.evaluations.get(name))
             for name in (outcome.state.server.models if client_models else ())
         ],
         client_models=[update.model_name for update in updates] if client_models else [],
@@ -128,17 +128,20 @@ def make_record(
 def _make_model_record(name: str, clients: int, evaluation: Evaluation | None) -> ModelRecord:
     if evaluation is None:
         return ModelRecord(name, clients, None, None)
-    return ModelRecord(name, clients, evaluation.accuracy, _finite(evaluation.loss))
+    return ModelRecord(name, clients, evaluation.accuracy, _finite_or_none(evaluation.loss))
 
 
 def combine_evaluations(
     evaluations: Mapping[str, Evaluation], client_models: Sequence[str]
 ) -> Evaluation | None:
-    """Return the sum of evaluations, each multiplied by the number of clients that use the model.
+    """Return the sum of the models' evaluations, weighted by the number of clients of each model.
 
     Args:
-        evaluations: evaluation of each model; a single one is returned unchanged.
+        evaluations: evaluation of each model; a single evaluation is returned unchanged.
         client_models: name of the model that each client of the federation uses.
+
+    Returns:
+        The sum; None if there are no evaluations.
     """
     if len(evaluations) < 2:
         return next(iter(evaluations.values()), None)
@@ -147,23 +150,29 @@ def combine_evaluations(
 
 
 def _compute_metrics(
-    result: TestResult, num_users: Mapping[str, int], task: Task
+    test_result: TestResult, num_users: Mapping[str, int], task: Task
 ) -> dict[str, float | None]:
-    """Return the mean over clients of each metric besides accuracy.
+    """Return the mean over clients of each metric except accuracy.
 
-    Metrics that clients sent replace those that are computed from the confusion matrices.
+    Metrics that clients sent replace metrics that are computed from the evaluations.
+
+    Args:
+        test_result: test results of the global models.
+        num_users: number of clients that use each model; empty if there is one model.
+        task: computes the metrics.
     """
-    evaluations = result.evaluations
+    evaluations = test_result.evaluations
     with catch_part_errors(task, "compute_metrics"):
         by_model = {name: e.compute_metrics(task) for name, e in evaluations.items()}
         weights = {name: num_users.get(name, 0) if num_users else 1 for name in by_model}
         means = {
-            metric: sum(values[metric] * weights[name] for name, values in by_model.items())
+            metric: sum(by_model[name][metric] * weights[name] for name in by_model)
             / sum(weights.values())
             for metric in next(iter(by_model.values()), {})
         }
-        metrics = {name: _finite(value) for name, value in {**means, **result.metrics}.items()}
-    is_complete = result.metrics or any(len(e.outputs) for e in evaluations.values())
+        values = {**means, **test_result.metrics}
+        metrics = {name: _finite_or_none(value) for name, value in values.items()}
+    is_complete = test_result.metrics or any(len(e.outputs) for e in evaluations.values())
     if is_complete and task.main_metric not in ("accuracy", *metrics):
         raise CadisError(
             f"The main metric of the task {task.name} is {task.main_metric}, but the task computes "
@@ -172,5 +181,6 @@ def _compute_metrics(
     return metrics
 
 
-def _finite(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
+    """Return None for NaN and infinite values, which JSON does not have."""
     return value if value is not None and isfinite(value) else None

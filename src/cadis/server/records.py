@@ -1,7 +1,7 @@
 """Records of rounds, and the state that the next round starts from.
 
-The server creates them, the store writes them to ``history.jsonl``, and analyses read them. Small
-arrays are stored as readable lists, large matrices as base64.
+The server creates records, the store writes them to ``history.jsonl``, and analyses read them.
+Small arrays are stored as lists, large matrices as base64.
 """
 
 from base64 import b64decode, b64encode
@@ -21,13 +21,13 @@ from cadis.training import Evaluation
 from cadis.types import ClientId, StoredFile, TensorState
 
 _MAX_LISTED = 32 * 32
-"""Matrices with more entries are packed."""
+"""Maximum number of entries of a matrix that is stored as lists; larger matrices are packed."""
 
 _DTYPES = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
-"""Little-endian numpy type of each dtype that can be packed."""
+"""Little-endian NumPy type of each dtype that can be packed."""
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
-"""The ``__pydantic_config__`` of dataclasses whose JSON may have no other keys than the fields."""
+"""Pydantic configuration that rejects unknown keys and NaN or infinite numbers in JSON."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class PackedMatrix:
     Attributes:
         shape: number of rows and columns.
         dtype: type of the entries.
-        symmetric: whether only the upper triangle, with the diagonal, is stored.
+        symmetric: whether the matrix is symmetric; then only its upper triangle with the diagonal
+            is stored.
         base64: the entries, row by row, little-endian.
     """
 
@@ -53,11 +54,11 @@ class PackedMatrix:
         if min(rows, columns) < 0 or (self.symmetric and rows != columns):
             raise ValueError("is not a valid shape")
         if len(b64decode(self.base64, validate=True)) != size * int(_DTYPES[self.dtype][-1]):
-            raise ValueError(f"does not hold {size} numbers")
+            raise ValueError(f"does not contain {size} numbers")
 
     @classmethod
     def pack(cls, matrix: Tensor) -> "PackedMatrix":
-        """Encode a matrix of any dtype; half precision becomes float32, booleans become int64."""
+        """Encode a matrix; half precision becomes float32, booleans and integers become int64."""
         min_dtype = torch.float32 if matrix.is_floating_point() else torch.int64
         dtype = torch.promote_types(matrix.dtype, min_dtype)
         values: NDArray[Any] = matrix.to(dtype).numpy(force=True)
@@ -80,10 +81,10 @@ class PackedMatrix:
 
 
 Number: TypeAlias = int | float | None
-"""An entry of an array in JSON; None stands for infinity and NaN."""
+"""An entry of an array in JSON; None stands for NaN and infinity."""
 
 JsonArray: TypeAlias = Number | list[Number] | list[list[Number]] | PackedMatrix
-"""An array in a form that JSON supports."""
+"""A scalar, a vector or a matrix as JSON values."""
 
 
 def to_json_array(array: Tensor) -> Any:
@@ -118,7 +119,7 @@ class Seconds:
 
     Attributes:
         train: training of clients, summed over workers.
-        aggregate: aggregation by the method.
+        aggregate: validation of updates, aggregation and server optimizer.
         evaluate: tests of the global models, summed over workers.
         total: wall-clock time of the whole round.
     """
@@ -138,7 +139,7 @@ class ModelRecord:
         name: the name that the method gave it.
         clients: number of clients of the federation that use it.
         accuracy: top-1 accuracy on the test set; None if it was not tested.
-        loss: mean loss on the test set; None if it is infinite or unknown.
+        loss: mean loss on the test set; None if it is NaN, infinite or unknown.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -156,24 +157,24 @@ class RoundRecord:
         round: number of the round, from 1.
         accuracy: top-1 accuracy of the new global model on the test set; None if it was not tested.
             If there are several models, the mean over clients, each with the model that it uses.
-        loss: mean loss on the test set; None if it is infinite or unknown.
+        loss: mean loss on the test set; None if it is NaN, infinite or unknown.
         class_accuracy: accuracy on each class, None for a class without test samples; empty if
             there was no test on the server.
         participants: clients whose updates were aggregated; ``weights``, ``client_loss`` and
             ``client_models`` have the same order.
-        weights: weight of each participant in the model that it trained.
+        weights: weight of each participant in the aggregation of the model that it trained.
         rejected: clients whose updates were not used, and the reasons.
         seconds: time of each part of the round.
-        client_accuracy: accuracy of the model that a client uses on its own data, in the order of
-            the federation: on its held-out data if there are any, else on its training data. None
-            for a client that was not tested, and None in rounds without this test.
+        client_accuracy: for each client of the federation, the accuracy of its model on its own
+            data: on held-out data if there are any, else on training data. None for a client that
+            was not tested. None instead of the list in rounds without this test.
         capped: participants that reported far more samples than the others, and whose number of
             samples was reduced.
         report: named arrays that the method reported, such as ``clusters``, ``similarity``,
-            ``threshold`` and ``gamma`` of CADIS. Large ones are packed; read them by
+            ``threshold`` and ``gamma`` of CADIS. Large matrices are packed; read them with
             :meth:`array`.
-        measures: the task's metrics besides accuracy on the test set, such as ``auc``; None for a
-            metric that is infinite or unknown.
+        measures: other metrics on the test set, such as ``auc``; None for a metric that is NaN,
+            infinite or unknown.
         client_loss: mean training loss of each participant; None if it was not reported.
         models: the global models, if there are several.
         client_models: name of the model that each participant trained, if there are several.
@@ -206,13 +207,13 @@ class RoundRecord:
     __repr__ = short_repr
 
     def array(self, name: str) -> NDArray[Any] | None:
-        """Return an array of the method's report, with NaN for missing numbers.
+        """Return an array of the method's report, with NaN where the file has no number.
 
         Args:
             name: key of the report, such as "similarity".
 
         Returns:
-            The array, or None if the report does not have it.
+            The array; None if the report has no such key.
         """
         value = self.report.get(name)
         if isinstance(value, PackedMatrix):
@@ -251,8 +252,9 @@ class RunState:
         server: the global models and the method's state.
         sampler: state of the sampler.
         server_optimizer: state of the server optimizer for each model.
-        client_files: file with the state of each client, by client index, if the server keeps them.
-        run: id of the run in a deployment, by which clients find their own state.
+        client_files: file that stores the state of a client, by index of the client; empty if
+            clients have no state or keep it themselves.
+        run: id of the run in a deployment, with which clients find the state that they keep.
         members: clients of a deployment.
         clock: simulated time.
     """
@@ -274,8 +276,8 @@ class RoundResult:
     """Result of a finished round.
 
     Attributes:
-        record: numbers of the round.
-        evaluation: evaluation on the server's test set; None if there was none.
+        record: record of the round.
+        evaluation: evaluation on the server's test set; None if there was no such test.
         state: state after the round.
     """
 

@@ -19,26 +19,26 @@ class AvailableClients:
 
     Attributes:
         clients: ids of the available clients, always in the same order.
-        num_participants: k, the number of clients that take part in a round.
+        num_participants: k, the number of clients that the sampler chooses for a round.
         num_clients: n, the number of clients in the federation.
-        refused: clients that the transport did not admit, and the reasons.
+        rejected: clients that the transport does not accept, and the reasons.
     """
 
     clients: Sequence[ClientId]
     num_participants: int
     num_clients: int
-    refused: Sequence[Rejection] = ()
+    rejected: Sequence[Rejection] = ()
 
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """Plan of a round.
+    """The participants of a round and the messages to them.
 
     Attributes:
         number: number of the round, from 1.
         state: state before the round.
         available: the clients that can take part.
-        messages: the message that is sent to each participant.
+        messages: the message to each participant.
     """
 
     number: int
@@ -52,12 +52,14 @@ class TestResult:
     """Test results of the global models after a round.
 
     Attributes:
-        evaluations: evaluation of each model on the server's test set; empty if there is none.
-        accuracy: mean accuracy over clients, if the clients did the test.
-        loss: mean loss over clients, if the clients did the test.
-        metrics: the task's other metrics, if the clients did the test.
+        evaluations: evaluation of each model on the server's test set; empty if the models were not
+            tested on it.
+        accuracy: mean accuracy over clients, if clients tested the models.
+        loss: mean loss over clients, if clients tested the models.
+        metrics: other metrics of the task, if clients tested the models.
         client_accuracy: accuracy on each client's own data (held-out data if there are any), in the
-            order of the federation; None for a client without a test, or if no client was tested.
+            order of the federation, with None for a client that was not tested. None if no client
+            was tested.
         seconds: total time of all tests.
     """
 
@@ -70,22 +72,29 @@ class TestResult:
 
 
 class Transport(Protocol):
-    """The connection to the clients: processes on this machine, or Flower."""
+    """The connection to the clients: worker processes on this machine, or Flower."""
 
     def available_clients(self) -> AvailableClients:
         """Return the clients that can take part in a round now."""
 
     def train(self, plan: RoundPlan) -> tuple[Sequence[ClientUpdate], Sequence[Rejection]]:
-        """Send each participant its message and return the updates and the failures.
+        """Send each participant its message.
 
-        Both are in the order of the plan.
+        Returns:
+            The updates, and the participants that sent none with the reasons, both in the order of
+            the plan.
         """
 
     def update_state(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
-        """Return ``state`` with the transport's own data about its clients added."""
+        """Return ``state`` with the data that the transport stores about its clients."""
 
     def all_clients(self) -> Sequence[ClientId]:
         """Return the ids of all known clients of the federation."""
 
     def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
-        """Test the global models; ``model_name_for`` returns the name of a client's model."""
+        """Test the global models.
+
+        Args:
+            state: state after the round.
+            model_name_for: function from a client to the name of the model that it uses.
+        """

@@ -14,24 +14,30 @@ from cadis.errors import RunError
 from cadis.server.records import Rejection, RunState
 from cadis.types import ClientUpdate, Message
 
-NOT_FINITE = "its model is infinite or not a number"
-"""Reason for the rejection of an update that has diverged."""
+NOT_FINITE = "its model has NaN or infinite values"
+"""Reason for the rejection of an update whose model diverged."""
 
 
 class DivergedError(RunError):
-    """A model became infinite or not a number.
+    """Training gave a model with NaN or infinite values.
 
     Attributes:
-        problem: round and models, as the beginning of a sentence.
-        state: the last finite state, before the round.
+        problem: beginning of the error message, with the round and the model.
+        state: state before the round, which is finite.
     """
 
-    def __init__(self, number: int, what: str, state: RunState) -> None:
-        self.problem = f"Round {number}: {what} became infinite or not a number"
+    def __init__(self, round_number: int, model: str, state: RunState) -> None:
+        """Make the error message.
+
+        Args:
+            round_number: number of the round, from 1.
+            model: the model in words, such as "the global model".
+            state: state before the round.
+        """
+        self.problem = f"Round {round_number}: {model} has NaN or infinite values"
         self.state = state
         super().__init__(
-            f"{self.problem}; check the data for infinite values and NaN, or try a smaller "
-            "learning rate."
+            f"{self.problem}; check the data for such values, or try a smaller learning rate."
         )
 
 
@@ -53,9 +59,10 @@ def find_defect(update: ClientUpdate, method: BaseMethod, state: ServerState) ->
 def split_valid(
     updates: Sequence[ClientUpdate], method: BaseMethod, state: ServerState
 ) -> tuple[list[ClientUpdate], list[Rejection]]:
-    """Split updates into valid ones and rejections.
+    """Return the valid updates, and the rejections of the others.
 
-    Valid updates all have tensors of the same names, shapes and dtypes; the majority decides which.
+    Besides their models, all valid updates have tensors of the same names, shapes and dtypes: the
+    most frequent combination.
     """
     complete, valid, rejected = [], [], []
     for update in updates:
@@ -77,15 +84,12 @@ def split_valid(
 def limit_counts(counts: Sequence[int], limit: float | None) -> list[int]:
     """Limit numbers of samples to ``limit`` times their median.
 
-    The median of an even number of counts is the lower of the middle two. Otherwise, of two
-    clients, one could exceed the other by more than the limit.
+    The median of an even number of counts is here the lower one of the two in the middle. With
+    their mean, one of two clients could report more than ``limit`` times as much as the other.
 
     Args:
         counts: number of samples that each client reported.
         limit: multiple of the median; None for no limit.
-
-    Returns:
-        The limited counts, in the same order.
     """
     if limit is None or not counts:
         return list(counts)
@@ -94,33 +98,37 @@ def limit_counts(counts: Sequence[int], limit: float | None) -> list[int]:
 
 
 def _find_missing(message: Message, method: BaseMethod) -> str | None:
-    """Return a reason that names the first value the method needs and the update lacks."""
+    """Return a reason that names the first value that the method needs and the client did not send.
+
+    Return None if nothing is missing.
+    """
     missing = [name for name in method.needs_scalars if name not in message.scalars]
     missing += [name for name in method.needs_tensors if name not in message.tensors]
     if not missing:
         return None
     return (
-        f"it did not send {missing[0]}, which {method.name} needs (on Flower, train it by "
+        f"it did not send {missing[0]}, which {method.name} needs (on Flower, train with "
         "cadis.flower.local_train)"
     )
 
 
 def _find_not_finite(message: Message) -> str | None:
-    """Return a reason that names the first part of the update that is infinite or NaN."""
+    """Return a reason that names the first NaN or infinite value; None if all are finite."""
     if not all(model.is_finite() for model in message.models.values()):
         return NOT_FINITE
     for name, tensor in message.tensors.items():
         if not all_finite(tensor):
-            return f"its {name} is infinite or not a number"
+            return f"its {name} has NaN or infinite values"
     scalars: Mapping[str, object] = message.scalars  # user code may send any type
     for name, value in scalars.items():
         if not isinstance(value, int | float):
             return f"its {name} is not a number"
         if not isfinite(value) and name != "train_loss":
-            return f"its {name} is infinite or not a number"
+            return f"its {name} is NaN or infinite"
     return None
 
 
 def _describe_tensors(message: Message) -> tuple[object, ...]:
-    """Return names, shapes and dtypes of the tensors besides the models."""
-    return tuple((n, t.shape, t.dtype) for n, t in sorted(message.tensors.items()))
+    """Return the names, shapes and dtypes of all tensors except the models."""
+    tensors = sorted(message.tensors.items())
+    return tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors)

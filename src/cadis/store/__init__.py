@@ -26,7 +26,6 @@ from cadis.store.model_file import ModelDescription, ModelInputs, parse_model
 from cadis.store.observations import (
     MeanProfiles,
     Observations,
-    SimilarityReader,
     assign_clusters,
     choose_similarity_reader,
     find_report_errors,

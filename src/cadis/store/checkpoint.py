@@ -1,7 +1,7 @@
-"""Checkpoints: the state after a round in a folder, without pickle.
+"""Checkpoints: folders with the state of a run after a round, without pickle.
 
 :class:`~cadis.store.RunWriter` saves one after each round. A resumed run gives the same results as
-one that was never interrupted.
+a run that was never interrupted.
 """
 
 import json
@@ -26,20 +26,20 @@ from cadis.store.storage import (
     make_damage_error,
     make_folder,
     parse_json,
+    parse_tensor_metadata,
     read_file,
     read_verified,
     replace_file,
     sync_folder,
-    tensor_metadata,
     to_json,
 )
 from cadis.types import ModelState, StoredFile, TensorState
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
 _DELETABLE = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
-"""Files that are deleted when no manifest lists them."""
+"""Names of the files that are deleted when no manifest lists them."""
 _ORDER = "order"
-"""Metadata key of the order of the tensors in a file."""
+"""Metadata key under which a file stores the order of its tensors."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Manifest:
     """List of the files of a run after a round, with their digests.
 
     Attributes:
-        round: number of the last finished round, 0 before the first.
+        round: the last finished round; 0 before the first.
         history: size and digest of the history.
         config: text of ``config.toml``, from which that file can be restored.
-        files: digest of every other file of the run, by name.
+        files: digest of each other file of the run, by file name.
         state: file of the models and the states of all parts; None before the first round.
         clients: file of the state of each client, by client index.
         run: id of the run in a deployment.
@@ -96,9 +96,9 @@ class Checkpoint:
     """A folder with the state after the last round and after the round before it.
 
     Each round has a manifest with the names and digests of its files. The manifest is written after
-    all of them are on the disk, and older rounds are deleted after that. So if a process is killed
-    or the machine loses power at any moment, a complete round remains; and if the files of the last
-    round are damaged, the round before it remains.
+    these files are on the disk, and older rounds are deleted after that. So a complete round
+    remains if the process is killed or the machine loses power at any moment. If the files of the
+    last round are damaged, the round before it remains.
 
     Attributes:
         client_folder: folder of the clients' states.
@@ -118,7 +118,7 @@ class Checkpoint:
         make_folder(self.client_folder)
         return lock(self.lock_file, f"The run in {self._folder.parent}")
 
-    def manifests(self) -> list[Path]:
+    def list_manifests(self) -> list[Path]:
         """Return the paths of the manifests, the newest first."""
         paths = self._folder.glob("round-*.json")
         matches = {path: _MANIFEST.fullmatch(path.name) for path in paths}
@@ -130,16 +130,16 @@ class Checkpoint:
         return Manifest.from_bytes(read_file(path), path)
 
     def save_state(self, state: RunState) -> StoredFile:
-        """Write the models and states to the disk; :meth:`commit` makes them valid."""
+        """Write the models and states of a round, which :meth:`commit` then makes valid."""
         path = self._folder / f"round-{state.round}.safetensors"
         return store_tensors(path, dict(_iter_tensors(state)))
 
     def commit(self, manifest: Manifest, last: Manifest | None = None) -> None:
-        """Make a round the one to resume from, and delete files older than the round before it.
+        """Write the manifest to resume from; keep the round before it, and delete older files.
 
         Args:
             manifest: manifest of the round.
-            last: the manifest that was committed last; it saves reading the file.
+            last: the manifest that was committed last; by default it is read from its file.
         """
         if manifest.clients:
             sync_folder(self.client_folder)
@@ -164,10 +164,10 @@ class Checkpoint:
             clock=manifest.clock,
         )
 
-    def _read_round(self, number: int) -> Manifest | None:
+    def _read_round(self, round_number: int) -> Manifest | None:
         """Return the manifest of a round; None if it cannot be read."""
         try:
-            return self.read(self._folder / f"round-{number}.json")
+            return self.read(self._folder / f"round-{round_number}.json")
         except DamagedError:
             return None
 
@@ -183,9 +183,9 @@ class Checkpoint:
 
 
 def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
-    """Write named tensors, in their order, to the disk.
+    """Write named tensors to a file, together with their order.
 
-    Safetensors needs contiguous tensors without common storage. Models may share storage if a
+    Safetensors needs contiguous tensors that do not share storage. Models may share storage if a
     method has just copied one from another.
     """
     separate, storages = {}, set[int]()
@@ -199,17 +199,17 @@ def store_tensors(path: Path, tensors: Mapping[str, Tensor]) -> StoredFile:
 
 
 def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:
-    """Read the tensors that :func:`store_tensors` has written."""
+    """Read the tensors that :func:`store_tensors` wrote, in the same order."""
     content = read_verified(folder, stored)
     try:
         tensors = load(content)  # in an arbitrary order
-        return {name: tensors[name] for name in json.loads(tensor_metadata(content)[_ORDER])}
+        return {name: tensors[name] for name in json.loads(parse_tensor_metadata(content)[_ORDER])}
     except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{folder / stored.name} is damaged: {error}.") from None
 
 
 def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of a state, each with a path that begins with its part."""
+    """Yield all tensors of a state, each with a name such as ``models/model/parameters``."""
     optimizer = state.server_optimizer.items()
     parts: dict[str, TensorState] = {
         **{f"models/{name}": model.vectors() for name, model in state.server.models.items()},
@@ -222,12 +222,12 @@ def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
             yield f"{part}/{key}", tensor
 
 
-def _build_state(tensors: Mapping[str, Tensor], number: int, file: Path) -> RunState:
-    """Build the state after round ``number`` from the paths of :func:`_iter_tensors`."""
+def _build_state(tensors: Mapping[str, Tensor], round_number: int, file: Path) -> RunState:
+    """Build the state after a round from tensors with the names of :func:`_iter_tensors`."""
     parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
     nested: dict[str, dict[str, dict[str, Tensor]]] = {"models": {}, "server_optimizer": {}}
-    for path, tensor in tensors.items():
-        part, _, name = path.partition("/")
+    for full_name, tensor in tensors.items():
+        part, _, name = full_name.partition("/")
         if part in nested:
             model, _, key = name.rpartition("/")
             nested[part].setdefault(model, {})[key] = tensor
@@ -240,4 +240,4 @@ def _build_state(tensors: Mapping[str, Tensor], number: int, file: Path) -> RunS
     if not models:
         raise DamagedError(f"{file} is damaged: it has no model.")
     server = ServerState(models, parts["method"])
-    return RunState(number, server, parts["sampler"], nested["server_optimizer"])
+    return RunState(round_number, server, parts["sampler"], nested["server_optimizer"])

@@ -4,32 +4,31 @@
 """
 
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any
 
 from cadis._io import format_json, parse_toml
 from cadis.errors import CadisError
-from cadis.server import STRICT, RoundRecord
+from cadis.server import RoundRecord
 from cadis.store.checkpoint import Checkpoint, Manifest
 from cadis.store.history import check_history, parse_records
 from cadis.store.lock import Lock
+from cadis.store.schemas import SCHEMAS
 from cadis.store.storage import (
     DamagedError,
+    catch_write_errors,
     compute_digest,
     get_draft_path,
     make_damage_error,
     parse_json,
     read_file,
     replace_text,
+    retry_if_damaged,
     sync_folder,
     write_draft,
 )
-from cadis.types import ClientId
 
 _MARKER = ".cadis-run"
 _MARKER_TEXT = "This folder was made for a run of cadis.\n"
@@ -37,96 +36,15 @@ _EARLY_FILE = re.compile(
     r"\.cadis-run|config\.toml|federation\.json|history\.jsonl|checkpoint/lock|"
     r"checkpoint/round-0\.json|checkpoint/clients/client-\d+-round-1\.safetensors"
 )
-"""Files of a run before the end of its first round."""
+"""Names of the files that a run writes before its first round ends."""
 _DRAFT = re.compile(
     r"\.(\.cadis-run|config\.toml|(federation|summary|tracking)\.json|(best|model)\.safetensors|"
     r"report\.html|MODEL_CARD\.md)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
     r"checkpoint/clients/\.client-\d+-round-\d+\.safetensors\.draft"
 )
-"""Drafts: files that are written under this name and then renamed."""
-
-
-@dataclass(frozen=True)
-class ClientShape:
-    """A client in ``federation.json``.
-
-    Attributes:
-        id: id of the client.
-        cluster: true cluster, if known.
-        samples: number of training samples per class, if known.
-        test_samples: number of held-out samples per class, if samples are held out.
-    """
-
-    __pydantic_config__: ClassVar = STRICT
-    id: ClientId
-    cluster: int | None
-    samples: list[int] | None
-    test_samples: list[int] | None = None
-
-
-@dataclass(frozen=True)
-class FederationShape:
-    """Schema of ``federation.json``."""
-
-    __pydantic_config__: ClassVar = STRICT
-    classes: list[str]
-    clients: list[ClientShape]
-
-
-@dataclass(frozen=True)
-class SummaryShape:
-    """Schema of ``summary.json``: the keys that other packages read."""
-
-    method: str
-    rounds: int
-    accuracy: float | None
-    loss: float | None
-    best_accuracy: float | None
-    best_round: int
-    rare_classes: list[int]
-    rare_accuracy: float | None
-    rejected: int
-    confusion: list[list[int]] | None
-    seconds: dict[str, float]
-    versions: dict[str, str]
-    clusters_found: int = 0
-    clusters_among: int | None = None
-    cluster_agreement: float | None = None
-    round_agreement: float | None = None
-
-
-_SHAPES: dict[str, type] = {"federation.json": FederationShape, "summary.json": SummaryShape}
+"""Names of drafts: the content of a file is written to a draft, which is then renamed."""
 _SUFFIXES = {".json", ".jsonl", ".safetensors", ".toml"}
 """Suffixes of all files that a run writes."""
-_READ_ATTEMPTS = 4
-"""Number of attempts to read a file, since another process may be writing it."""
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _retry_if_damaged(read: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Repeat a read that finds damage, since the process of the run may be writing the file."""
-
-    @wraps(read)
-    def read_repeatedly(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for _ in range(_READ_ATTEMPTS - 1):
-            try:
-                return read(*args, **kwargs)
-            except DamagedError:
-                time.sleep(0.05)
-        return read(*args, **kwargs)
-
-    return read_repeatedly
-
-
-@contextmanager
-def catch_write_errors(folder: Path) -> Iterator[None]:
-    """Turn an OSError into an error message that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        raise CadisError(f"The folder {folder} cannot be written: {error.strerror}.") from None
 
 
 @dataclass(frozen=True)
@@ -162,7 +80,7 @@ class RunFolder:
 
     def has_run(self) -> bool:
         """Return whether the folder has a run, finished or not."""
-        return (self.path / "config.toml").exists() or bool(self.checkpoint.manifests())
+        return (self.path / "config.toml").exists() or bool(self.checkpoint.list_manifests())
 
     def has_marker(self) -> bool:
         """Return whether cadis created the folder for a run."""
@@ -170,14 +88,14 @@ class RunFolder:
 
     def has_rounds(self) -> bool:
         """Return whether a round has finished, even if its history is lost."""
-        manifest = self._manifest()
-        return self.history_size() > 0 or (manifest is not None and manifest.round > 0)
+        manifest = self._read_manifest()
+        return self.get_history_size() > 0 or (manifest is not None and manifest.round > 0)
 
     def has_summary(self) -> bool:
         """Return whether the run has finished, even if its summary is lost."""
-        return (self.path / "summary.json").exists() or "summary.json" in self._digests()
+        return (self.path / "summary.json").exists() or "summary.json" in self._read_digests()
 
-    def history_size(self) -> int:
+    def get_history_size(self) -> int:
         """Return the size of the history in bytes, which grows with every round."""
         return self.history_path.stat().st_size if self.history_path.exists() else 0
 
@@ -191,7 +109,8 @@ class RunFolder:
             self._list_early_files()
             lock = self.checkpoint.lock()
             try:
-                for path in self._list_early_files():  # again, since another process may have won
+                # Check again: another process may have written files before this one got the lock.
+                for path in self._list_early_files():
                     path.unlink()
                 replace_text(self.path / _MARKER, _MARKER_TEXT)
             except BaseException:
@@ -202,35 +121,35 @@ class RunFolder:
     def lock_existing(self) -> Lock:
         """Lock the folder of a run that is resumed."""
         self._check_has_run()
-        for path in self._files().values():
+        for path in self._list_paths().values():
             if path.is_dir() and path.suffix in _SUFFIXES:
                 raise DamagedError(f"{path} is a folder but must be a file; move the folder away.")
         with catch_write_errors(self.path):
-            return self.checkpoint.lock()  # creates empty folders, which a copy may lack
+            return self.checkpoint.lock()  # creates folders that are missing in a copy
 
     def read_config(self) -> dict[str, Any]:
         """Return all options, from ``config.toml`` or, if it is missing, from the checkpoint."""
         self._check_has_run()
         path = self.path / "config.toml"
-        if not path.exists() and (manifest := self._manifest()) is not None:
+        if not path.exists() and (manifest := self._read_manifest()) is not None:
             return parse_toml(manifest.config, path)
         try:
             return parse_toml(self._read(path.name).decode(), path)
         except (DamagedError, UnicodeDecodeError):
             raise DamagedError(
-                f"{path} is not what the run has written; change options on the command line. "
-                "A run with a checkpoint can be resumed after the file is deleted."
+                f"{path} is damaged or was edited; delete it to resume the run from its "
+                "checkpoint, and give new options on the command line."
             ) from None
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the object in a file such as ``federation.json`` or ``summary.json``."""
         try:
             content = self._read(name)
-            if name in _SHAPES:
-                parse_json(_SHAPES[name], content, self.path / name)
+            if name in SCHEMAS:
+                parse_json(SCHEMAS[name], content, self.path / name)
             return parse_json(dict[str, Any], content, self.path / name)
         except DamagedError as error:
-            if name not in _SHAPES:
+            if name not in SCHEMAS:
                 raise
             raise DamagedError(
                 f"{str(error).removesuffix('.')}; resume the run to write it again."
@@ -251,17 +170,17 @@ class RunFolder:
         """Write an object to a JSON file."""
         replace_text(self.path / name, format_json(content))
 
-    @_retry_if_damaged
+    @retry_if_damaged
     def read_history(self) -> list[RoundRecord]:
-        """Return the records of all rounds, without a last line that is incomplete."""
-        manifest = self._manifest()
+        """Return the records of all rounds; an incomplete last line is ignored."""
+        manifest = self._read_manifest()
         content = read_file(self.history_path) if self.history_path.exists() else b""
         if manifest is not None:
             check_history(content, manifest.history, self.history_path)
         return parse_records(content, self.history_path)
 
     def stage(self, files: Mapping[str, bytes]) -> dict[str, str]:
-        """Write drafts of files for the next manifest to the disk; return their digests."""
+        """Write the drafts of files that the next manifest lists; return their digests."""
         for name, content in files.items():
             write_draft(self.path / name, content)
         if files:
@@ -269,12 +188,13 @@ class RunFolder:
         return {name: compute_digest(content) for name, content in files.items()}
 
     def is_unchanged(self, name: str) -> bool:
-        """Return whether a file is missing or as the run has written it, not changed by a user."""
+        """Return whether a file is missing or still has the content that the run wrote."""
         path = self.path / name
         if path.is_symlink() or not path.exists():
             return not path.is_symlink()
         try:
-            return path.is_file() and self._digests().get(name) == compute_digest(read_file(path))
+            digest = self._read_digests().get(name)
+            return path.is_file() and compute_digest(read_file(path)) == digest
         except DamagedError:
             return False
 
@@ -284,7 +204,7 @@ class RunFolder:
             get_draft_path(self.path / name).replace(self.path / name)
 
     def publish_pending(self, manifest: Manifest) -> None:
-        """Rename the drafts that a killed process has left, if the manifest lists them."""
+        """Rename the drafts of a killed process, if their digests are in the manifest."""
         drafts = {name: get_draft_path(self.path / name) for name in manifest.files}
         self.publish(
             name
@@ -293,16 +213,16 @@ class RunFolder:
         )
 
     def delete_drafts(self) -> None:
-        """Delete the drafts that a killed process has left."""
-        for name, path in self._files().items():
+        """Delete the drafts that a killed process left behind."""
+        for name, path in self._list_paths().items():
             if _DRAFT.fullmatch(name):
                 path.unlink()
 
-    @_retry_if_damaged
+    @retry_if_damaged
     def _read(self, name: str) -> bytes:
-        """Return the content of a file, or of its draft, that the newest manifest lists."""
+        """Return the content of a file, or of its draft if only that has the expected digest."""
         content = read_file(self.path / name)
-        digest = self._digests().get(name)
+        digest = self._read_digests().get(name)
         if digest in (None, compute_digest(content)):
             return content
         draft = get_draft_path(self.path / name)
@@ -311,18 +231,18 @@ class RunFolder:
             raise make_damage_error(self.path / name)
         return staged
 
-    def _manifest(self) -> Manifest | None:
-        """Return the newest manifest that can be read; None if no manifest can."""
-        for path in self.checkpoint.manifests():
+    def _read_manifest(self) -> Manifest | None:
+        """Return the newest manifest that is not damaged; None if there is none."""
+        for path in self.checkpoint.list_manifests():
             try:
                 return self.checkpoint.read(path)
             except DamagedError:
                 continue
         return None
 
-    def _digests(self) -> Mapping[str, str]:
+    def _read_digests(self) -> Mapping[str, str]:
         """Return the digests of all files; empty if the newest manifest is damaged."""
-        paths = self.checkpoint.manifests()
+        paths = self.checkpoint.list_manifests()
         try:
             return self.checkpoint.read(paths[0]).files if paths else {}
         except DamagedError:
@@ -330,14 +250,13 @@ class RunFolder:
 
     def _check_has_run(self) -> None:
         if not self.has_run():
-            hint = "; a run there stopped before it wrote anything: start it without resume"
-            is_started = self.has_marker()
+            hint = "; a run stopped there before it wrote anything: start it again without resume"
             raise CadisError(
-                f"There is no run in the folder {self.path}{hint if is_started else ''}."
+                f"There is no run in the folder {self.path}{hint if self.has_marker() else ''}."
             )
 
-    def _files(self) -> dict[str, Path]:
-        """Return all paths in the folders of the run, by their names relative to the run."""
+    def _list_paths(self) -> dict[str, Path]:
+        """Return all paths in the folders of the run, by their names relative to the run folder."""
         if not self.path.exists():
             return {}
         run_folders = [self.path, self.path / "checkpoint", self.client_folder]
@@ -348,18 +267,18 @@ class RunFolder:
     def _list_early_files(self) -> list[Path]:
         """Return the files of a run that stopped before its first round ended.
 
-        Raise an error if the folder has any other files.
+        Raise an error if the folder has any other files. The lock file is not returned.
         """
-        files = self._files()
-        empty = {"checkpoint/lock", get_draft_path(Path(_MARKER)).name}
+        files = self._list_paths()
+        before_marker = {"checkpoint/lock", get_draft_path(Path(_MARKER)).name}
         is_known = all(
             (_EARLY_FILE.fullmatch(name) or _DRAFT.fullmatch(name))
             and path.is_file()
             and not path.is_symlink()
             for name, path in files.items()
         )
-        is_ours = _MARKER in files or files.keys() <= empty
+        is_ours = _MARKER in files or files.keys() <= before_marker
         if not is_known or not is_ours or self.has_rounds():
             hint = ", or resume the run in it" if self.has_run() else ""
-            raise CadisError(f"The folder {self.path} is not empty; choose another{hint}.")
+            raise CadisError(f"The folder {self.path} is not empty; choose another folder{hint}.")
         return [path for name, path in files.items() if name != "checkpoint/lock"]

@@ -27,20 +27,23 @@ class HistoryPosition:
 
 
 def parse_records(content: bytes, path: Path) -> list[RoundRecord]:
-    """Parse the rounds in a history, without a last line that is incomplete."""
+    """Return the records in a history; an incomplete last line is ignored."""
     lines = content.splitlines(keepends=True)
     records = []
-    for number, line in enumerate((line for line in lines if line.endswith(b"\n")), start=1):
-        source = f"Line {number} of {path}"
+    complete = (line for line in lines if line.endswith(b"\n"))
+    for round_number, line in enumerate(complete, start=1):
+        source = f"Line {round_number} of {path}"
         record = parse_json(RoundRecord, line, source)
-        if record.round != number:
-            raise DamagedError(f"{source} is damaged: it is round {record.round}, not {number}.")
+        if record.round != round_number:
+            raise DamagedError(
+                f"{source} is damaged: it has round {record.round}, not {round_number}."
+            )
         records.append(record)
     return records
 
 
 def check_history(content: bytes, position: HistoryPosition, path: Path) -> None:
-    """Raise an error unless the history begins with the content that was written."""
+    """Raise an error unless the history begins with the bytes that ``position`` describes."""
     if compute_digest(content[: position.size]) != position.sha256:
         raise make_damage_error(path)
 
@@ -53,7 +56,7 @@ class HistoryWriter:
 
     @property
     def position(self) -> HistoryPosition:
-        """Size of the history now, and its digest."""
+        """Current size and digest of the history."""
         return HistoryPosition(self._size, self._digest.hexdigest())
 
     def append(self, record: RoundRecord) -> None:
@@ -65,7 +68,7 @@ class HistoryWriter:
         self._add(line)
 
     def resume_after(self, content: bytes) -> None:
-        """Continue after ``content``, the beginning of the history; delete what follows it."""
+        """Continue after ``content``, the beginning of the history; delete all that follows."""
         with self._path.open("ab") as file:
             file.truncate(len(content))
             sync_file(file)

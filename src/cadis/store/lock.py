@@ -12,10 +12,10 @@ from filelock import FileLock, Timeout
 from cadis.errors import CadisError
 
 _TIMEOUT = 0.1
-"""Seconds to wait for a lock; :func:`is_locked` of another process holds it for a moment."""
+"""Seconds to wait for a lock, since :func:`is_locked` in another process holds it briefly."""
 
 _MAX_BYTES = 100
-"""Number of bytes to read of a lock file, which has only the id of a process."""
+"""Maximum number of bytes to read from a lock file, which contains only a process id."""
 
 
 class Lock:
@@ -34,12 +34,12 @@ def lock(path: Path, subject: str) -> Lock:
 
     Args:
         path: the lock file; its folder must exist.
-        subject: what the lock protects, such as "The run in out", for the error.
+        subject: beginning of the error message, such as "The run in out".
     """
     path.parent.stat()  # FileLock would create a missing folder
     file_lock = FileLock(
         path,
-        thread_local=False,  # another thread may release it
+        thread_local=False,  # another thread may release the lock
         fallback_to_soft=False,  # a soft lock would outlive a killed process
         preserve_lock_file=True,
         on_acquired=partial(_write_owner, path),
@@ -69,10 +69,10 @@ def is_locked(path: Path) -> bool:
 
 
 def _write_owner(path: Path, descriptor: int) -> None:
-    """Write the id of this process into a lock file, unless the file is not one of ours."""
+    """Write the id of this process to a lock file; raise an error if the file has other content."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     if os.read(descriptor, _MAX_BYTES).strip(b" 0123456789"):
-        raise CadisError(f"{path} is not a lock of cadis; choose another folder.")
+        raise CadisError(f"{path} is not a lock file of cadis; choose another folder.")
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, f" {os.getpid()}".encode())

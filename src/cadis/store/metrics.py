@@ -31,13 +31,13 @@ from cadis.training import Evaluation
 from cadis.types import ClientId
 
 _MAX_CLUSTERED = 1000
-"""Up to this number of clients, all of them are clustered at the end of a run."""
+"""If a run has at most this number of clients, all of them are clustered at its end."""
 _CLUSTER_SAMPLE = 300
-"""Size of the sample otherwise: all pairs of 2,000 clients take 8 s, those of 10,000 minutes."""
+"""Number of clients to cluster otherwise; all pairs of 10,000 clients would take minutes."""
 _MAX_SHOWN = 300
-"""Up to this number of clients, figures show all of them."""
+"""If a run has at most this number of clients, figures show all of them."""
 MAX_FIGURE_CLIENTS = 120
-"""Number of clients in figures otherwise; a picture has no space for more."""
+"""Number of clients in figures otherwise, since a figure has no space for more."""
 
 Client = TypeVar("Client", int, ClientId)
 
@@ -64,7 +64,7 @@ def find_rare_classes(federation: dict[str, Any]) -> list[int]:
 
 
 def compute_mean_accuracy(record: RoundRecord, classes: Sequence[int]) -> float | None:
-    """Return the mean accuracy on some classes; None if none of them was tested."""
+    """Return the mean of the accuracies on some classes; None if none of them was tested."""
     by_class = record.class_accuracy
     values = [a for label in classes if by_class and (a := by_class[label]) is not None]
     return sum(values) / len(values) if values else None
@@ -77,7 +77,7 @@ def find_last_tested(history: Sequence[RoundRecord]) -> RoundRecord:
 
 
 def format_metric_name(name: str) -> str:
-    """Format the key of a metric for people, such as "balanced accuracy" or "AUC"."""
+    """Return the name of a metric for readers, such as "balanced accuracy" or "AUC"."""
     return {"auc": "AUC", "f1": "F1"}.get(name, name.replace("_", " "))
 
 
@@ -103,7 +103,8 @@ def rebuild_similarity(
 
     Args:
         history: records of the rounds.
-        clients: clients in the matrix, by default all; the others still help to estimate pairs.
+        clients: clients in the matrix, by default all. The similarities of the other clients are
+            still used to estimate missing pairs.
 
     Returns:
         The matrix; None if the method reported no similarities.
@@ -112,14 +113,14 @@ def rebuild_similarity(
         profiles = MeanProfiles()
         for record in history:
             profiles.add(record)
-        return profiles.matrix(clients)
+        return profiles.compute_matrix(clients)
     observations = Observations(history, clients)
     if not observations.client_ids:
         return None
     for record in history:
         observations.add(record)
     helpers, gamma = observations.get_observed(), get_gamma(history[-1])
-    rows, ids = observations.column_rows(), observations.client_ids
+    rows, ids = observations.get_column_rows(), observations.client_ids
     similarity = helpers[rows]
     if gamma is not None:
         missing = similarity.isnan()
@@ -144,23 +145,20 @@ def summarize(
     """Return the content of ``summary.json``.
 
     Args:
-        method_name: name of the method that users type.
+        method_name: name of the method, as users type it.
         history: records of the rounds, at least one.
         federation: content of ``federation.json``.
         evaluation: last evaluation on the test set, for the confusion matrix, if there is one.
-        among_all: whether to cluster all clients of the history (a sample of very many). This takes
-            about a second, so it is not done for runs in progress.
+        among_all: whether to cluster all clients of the history, or a sample if there are very
+            many. This takes about a second, so it is not done for runs in progress.
         main_metric: the metric that decides which round is best.
     """
-    last, best, rare = (
-        find_last_tested(history),
-        find_best_round(history, main_metric),
-        find_rare_classes(federation),
-    )
+    last, best = find_last_tested(history), find_best_round(history, main_metric)
+    rare = find_rare_classes(federation)
     seconds = [asdict(record.seconds) for record in history]
-    by_main_metric = {"headline": main_metric, f"best_{main_metric}": get_metric(best, main_metric)}
-    if main_metric == "accuracy":
-        by_main_metric = {}
+    best_value: dict[str, Any] = {}
+    if main_metric != "accuracy":
+        best_value = {"headline": main_metric, f"best_{main_metric}": get_metric(best, main_metric)}
     return {
         "method": method_name,
         "rounds": history[-1].round,
@@ -168,7 +166,7 @@ def summarize(
         "loss": last.loss,
         "best_accuracy": best.accuracy,
         "best_round": best.round,
-        **by_main_metric,
+        **best_value,
         "measures": dict(last.measures),
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
@@ -189,7 +187,7 @@ def summarize(
 def _summarize_clients(
     history: Sequence[RoundRecord], federation: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the last accuracy on held-out data of clients; empty if no data are held out."""
+    """Return the last accuracy on the clients' held-out data; empty if no data are held out."""
     if not any(client.get("test_samples") for client in federation["clients"]):
         return {}
     last = next((r.client_accuracy for r in reversed(history) if r.client_accuracy), [])
@@ -215,7 +213,7 @@ def _summarize_clusters(
     last, true_clusters = history[-1], get_true_clusters(federation)
     if get_clusters(last) is None and get_threshold(last) is None:
         return {}
-    by_round = {"round_agreement": _round_agreement(history, true_clusters)}
+    by_round = {"round_agreement": _compute_round_agreement(history, true_clusters)}
     if not among_all or not (clients := list_compared_clients(history)):
         return by_round
     ordered = sorted(clients, key=lambda client: true_clusters[client] or 0)
@@ -234,10 +232,10 @@ def _summarize_clusters(
     }
 
 
-def _round_agreement(
+def _compute_round_agreement(
     history: Sequence[RoundRecord], true_clusters: Mapping[ClientId, Any]
 ) -> float | None:
-    """Return the mean over rounds of the adjusted Rand index of the participants' clusters."""
+    """Return the adjusted Rand index of the participants' clusters, averaged over rounds."""
     if None in true_clusters.values():
         return None
     scores = [
@@ -263,13 +261,13 @@ def sample_clients(
 ) -> list[Client]:
     """Return all clients, or an evenly spaced sample if there are many.
 
-    If the clients are sorted by cluster, every cluster has its share of the sample, and at least
-    one client unless there are too many clusters.
+    If the clients are sorted by cluster, the sample has clients of each cluster in proportion to
+    its size, and at least one client of each cluster unless there are too many clusters.
 
     Args:
         clients: clients, in the order of the result.
         true_clusters: true cluster of each client; None if unknown.
-        max_all: up to this number, all clients are returned.
+        max_all: maximum number of clients to return without sampling.
         sample_size: size of the sample otherwise.
     """
     if len(clients) <= max_all:

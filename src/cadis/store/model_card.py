@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cadis.algorithm.methods import get_method_label
+from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.algorithm.tasks import Binary
 from cadis.data import CategoryColumn, ImagePreprocessing, NumberColumn, TablePreprocessing
 from cadis.models import MODELS
@@ -21,23 +21,28 @@ _HUB_TASKS = {
     ImagePreprocessing: ("image-classification", '"pictures/"'),
     TablePreprocessing: ("tabular-classification", '"rows.csv"'),
 }
-"""Name of the task on the hub and an example of inputs, for each type of preprocessing."""
+"""For each type of preprocessing: the task's name on the hub, and Python code of example inputs."""
 
-_MAX_WORDS = 10
-"""Up to this number, the words of a column are listed."""
+_MAX_CATEGORIES = 10
+"""Maximum number of categories of a column to list; longer lists may be names of people."""
+
+_UNNAMED = "the clients' own data"
+"""Name of a dataset that the options do not name."""
 
 _LIMITS = """\
-The model is for research on federated learning, and for data like its training data. It predicts
-one of the classes above for any input. Its probabilities are not calibrated. Accuracy on rare
-classes, and for clients whose data differ from those of the others, can be far below the mean; test
-the model on your own data before you rely on it. It is not a medical device. Federated learning
-keeps the data on the clients, but a model can still reveal information about its training data."""
+The model is intended for research on federated learning, and for data that are similar to its
+training data. It assigns one of its classes to every input, even if none of them is right. Its
+probabilities are not calibrated: if it predicts a class with a probability of 90%, it may be right
+more or less often than in 90% of such cases. Its accuracy on rare classes, and on the data of
+clients that differ from the others, can be far below the mean. Test the model on your own data
+before you rely on it. It is not a medical device. Federated learning keeps the data at the clients,
+but a model can still reveal information about its training data."""
 
 
 def format_model_card(
     description: ModelDescription, summary: Mapping[str, Any], federation: Mapping[str, Any]
 ) -> str:
-    """Return the card of the last model of a finished run; it has no client ids.
+    """Return the model card of the last model of a finished run; it contains no client ids.
 
     Args:
         description: description of the model.
@@ -86,33 +91,43 @@ def _format_front_matter(description: ModelDescription, summary: Mapping[str, An
 
 
 def _format_introduction(description: ModelDescription) -> str:
-    architecture = description.architecture or "a model of unknown architecture"
-    several = positive = ""
-    if description.models:
-        several = (
-            f" The file has {len(description.models)} models, which different clients use: "
-            f"{', '.join(map(_to_cell, description.models))}."
-        )
+    sentences = [
+        f"This PyTorch model (architecture: `{description.architecture or 'unknown'}`) predicts "
+        f"one of {len(description.classes)} classes from {_format_inputs(description.inputs)}."
+    ]
     if description.task == Binary.name and len(description.classes) == 2:
-        positive = f" The positive class is {_to_cell(description.classes[1])}."
+        sentences.append(f"The positive class is {_to_cell(description.classes[1])}.")
+    sentences.append(_format_training(description))
+    if description.models:
+        names = ", ".join(map(_to_cell, description.models))
+        sentences.append(
+            f"The file contains {len(description.models)} models ({names}); each client uses one "
+            "of them."
+        )
+    sentences.append(f"This card was written by cadis {description.version}.")
+    return " ".join(sentences)
+
+
+def _format_training(description: ModelDescription) -> str:
+    name = _get_method(description)
+    rounds = f"{description.rounds} round{'' if description.rounds == 1 else 's'}"
+    if name in METHODS and METHODS[name].pools_clients:
+        return f"It was trained on the pooled data of all clients for {rounds}."
     return (
-        f"A PyTorch model (`{architecture}`) that predicts one of {len(description.classes)} "
-        f"classes from {_format_inputs(description.inputs)}.{positive} It was trained by federated "
-        "learning: clients trained on their own data, and a server combined their models by "
-        f"{get_method_label(_get_method(description))}, for {description.rounds} rounds. "
-        f"Written by cadis {description.version}.{several}"
+        f"It was trained with federated learning for {rounds}: in each round, clients trained on "
+        f"their own data, and a server combined their models with {get_method_label(name)}."
     )
 
 
 def _format_inputs(inputs: ModelInputs | None) -> str:
     if inputs is None:
-        return "inputs"
+        return "inputs of unknown shape"
     shape = " x ".join(map(str, inputs.shape))
     if inputs.preprocessing is None:
         return f"inputs of shape {shape}"
     if isinstance(inputs.preprocessing, TablePreprocessing):
-        return f"rows of a table ({shape} inputs)"
-    return f"{inputs.preprocessing.kind} of shape {shape}"
+        return f"rows of a table ({shape} input features)"
+    return f"images of shape {shape} (channels x height x width)"
 
 
 def _format_columns(description: ModelDescription) -> str:
@@ -125,14 +140,15 @@ def _format_columns(description: ModelDescription) -> str:
 
 
 def _format_column(column: NumberColumn | CategoryColumn) -> str:
-    """Return the content of a column; many words are counted only, since they may be names."""
+    """Describe the content of a column; more than ten categories are not listed, only counted."""
     if isinstance(column, NumberColumn):
         may_lack, content = column.may_lack, "a number"
     else:
-        words = [word for word in column.categories if word]
-        may_lack, content = len(words) < len(column.categories), f"one of {len(words):,} words"
-        if len(words) <= _MAX_WORDS:
-            content += f": {', '.join(words)}"
+        categories = [category for category in column.categories if category]
+        may_lack = len(categories) < len(column.categories)
+        content = f"one of {len(categories):,} categories"
+        if len(categories) <= _MAX_CATEGORIES:
+            content += f": {', '.join(categories)}"
     return f"{content}; may be missing" if may_lack else content
 
 
@@ -145,9 +161,10 @@ def _format_usage(description: ModelDescription) -> str:
         f'predictor = cadis.load("model.safetensors"{arguments})\n'
         f"for prediction in predictor.predict({inputs}):\n"
         "    print(prediction.name, prediction.label, prediction.probability)\n```\n\n"
-        "The file is an ordinary state dict in safetensors; classes, input size and scaling are in "
-        "its metadata. `cadis predict` does the same from the command line, and `cadis export` "
-        "writes ONNX or TorchScript."
+        "`cadis predict` makes the same predictions on the command line, and `cadis export` "
+        "converts the model to ONNX or TorchScript. The file `model.safetensors` contains a "
+        "PyTorch state dict; its metadata contain the classes, and the size and scaling of the "
+        "inputs."
     )
 
 
@@ -166,38 +183,43 @@ def _format_options(description: ModelDescription, summary: Mapping[str, Any]) -
 def _format_data(federation: Mapping[str, Any]) -> str:
     clients = federation["clients"]
     counts = [sum(client["samples"]) for client in clients if client["samples"] is not None]
-    sentence = f"{len(clients)} clients, {len(federation['classes'])} classes"
+    text = f"The data of {len(clients)} clients have {len(federation['classes'])} classes."
     if counts:
-        per_client = f"{min(counts):,} to {max(counts):,} per client"
-        sentence += f"; {sum(counts):,} training samples, {per_client}"
+        per_client = f"{min(counts):,} to {max(counts):,} samples per client"
+        text += f" There are {sum(counts):,} training samples, with {per_client}."
     if clusters := {client["cluster"] for client in clients} - {None}:
-        sentence += f"; the clients are in {len(clusters)} known clusters"
-    return f"{sentence}."
+        text += f" The clients form {len(clusters)} clusters (groups with similar data)."
+    return text
 
 
 def _format_results(summary: Mapping[str, Any]) -> str:
     rows = {
-        **{f"{name} on the test set": value for name, value in _get_metrics(summary).items()},
+        **{
+            f"{format_metric_name(name)} on the test set": value
+            for name, value in _get_metrics(summary).items()
+        },
         **_get_best(summary),
-        "accuracy on the rare classes": summary["rare_accuracy"],
-        "accuracy on clients' own test data, mean": summary.get("client_mean"),
+        "accuracy on the classes that only the smallest clusters have": summary["rare_accuracy"],
+        "accuracy on clients' own test data, mean over clients": summary.get("client_mean"),
         "accuracy on clients' own test data, worst client": summary.get("client_worst"),
         "clusters found": summary.get("clusters_found"),
-        "agreement with the true clusters (adjusted Rand index)": summary.get("cluster_agreement"),
+        "agreement with the true clusters (adjusted Rand index, at most 1)": summary.get(
+            "cluster_agreement"
+        ),
     }
     known = [(name, _format_value(value)) for name, value in rows.items() if value is not None]
     return _format_table(("metric", "value"), known) if known else "The model was not tested."
 
 
 def _get_best(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the main metric of the best round, and its accuracy."""
+    """Return the best value of the main metric, and the accuracy in the same round."""
     main_metric = summary.get("headline", "accuracy")
     if main_metric == "accuracy":
         return {"best accuracy of all rounds": summary["best_accuracy"]}
     name = format_metric_name(main_metric)
     return {
         f"best {name} of all rounds": summary.get(f"best_{main_metric}"),
-        f"accuracy where {name} is best": summary["best_accuracy"],
+        f"accuracy in the round with the best {name}": summary["best_accuracy"],
     }
 
 
@@ -217,7 +239,7 @@ def _format_classes(summary: Mapping[str, Any], federation: Mapping[str, Any]) -
 
 
 def _get_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return accuracy and the task's other metrics after the last round, without unknown ones."""
+    """Return accuracy and the task's other metrics after the last round, if they are known."""
     metrics = {"accuracy": summary["accuracy"], **summary.get("measures", {})}
     return {name: round(value, 4) for name, value in metrics.items() if value is not None}
 
@@ -233,13 +255,10 @@ def _to_cell(value: object) -> str:
 
 
 def _format_value(value: object) -> str:
-    """Format the value of an option; empty for an empty list."""
+    """Format the value of an option or a metric; an empty list becomes an empty text."""
     if isinstance(value, list):
         return ", ".join(map(_format_value, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-_UNNAMED = "the clients' own data"
 
 
 def _get_dataset(description: ModelDescription) -> str:
@@ -255,7 +274,7 @@ def _format_title(description: ModelDescription) -> str:
 
 
 def _get_hub_task(description: ModelDescription) -> tuple[str | None, str]:
-    """Return the name of the task on the hub, None if unknown, and an example of inputs."""
+    """Return the task's name on the hub (None if unknown) and Python code of example inputs."""
     preprocessing = description.inputs and description.inputs.preprocessing
     return _HUB_TASKS.get(type(preprocessing), (None, "tensor"))
 

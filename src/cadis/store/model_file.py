@@ -1,4 +1,4 @@
-"""Model files: safetensors with a description that suffices to use the model elsewhere.
+"""Model files: safetensors with a description, so that the model can be used without the run.
 
 :class:`~cadis.store.RunWriter` writes them; :func:`cadis.load` reads them.
 """
@@ -16,22 +16,22 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cadis.algorithm import KINDS
-from cadis.data import Samples, ImagePreprocessing, Preprocessing, from_json, to_json
+from cadis.data import ImagePreprocessing, Preprocessing, Samples, from_json, to_json
 from cadis.options import OPTIONS
-from cadis.store.storage import DamagedError, tensor_metadata
+from cadis.store.storage import DamagedError, parse_tensor_metadata
 
 FORMAT = 1
 """Version of the description; it increases when older versions of cadis cannot read it."""
 
 _KEY = "cadis"
-"""Metadata key of the description. There is only one key, since safetensors writes several in an
-arbitrary order, and a file must have the same bytes each time."""
+"""Metadata key of the description. There is only one key, because safetensors writes several keys
+in an arbitrary order, and equal models must give the same bytes."""
 
 _TRAINING = (
     *(key for key in KINDS if key != "task"),
     *(name for name, option in OPTIONS.items() if option.in_card and not option.may_change),
 )
-"""Options that describe the training, without those about the machine and the user's notes."""
+"""Options that describe the training, without options about the machine and the user's notes."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class ModelInputs:
     def from_samples(
         cls, samples: Samples, preprocessing: Preprocessing | None = None
     ) -> "ModelInputs":
-        """Return the description of samples.
+        """Return the description of the inputs of some samples.
 
         Args:
             samples: samples with the model's inputs.
-            preprocessing: conversion of raw inputs; by default the scaling of pictures, if any.
+            preprocessing: conversion of raw inputs; by default the scaling of images, if any.
         """
         shape = tuple(samples.inputs.shape[1:])
         if preprocessing is None and samples.scaling is not None and len(shape) == 3:
             preprocessing = ImagePreprocessing(*shape, samples.scaling)
-        is_picture = isinstance(preprocessing, ImagePreprocessing)
-        dtype = "uint8" if is_picture else str(samples.inputs.dtype).removeprefix("torch.")
+        is_image = isinstance(preprocessing, ImagePreprocessing)
+        dtype = "uint8" if is_image else str(samples.inputs.dtype).removeprefix("torch.")
         return cls(shape, dtype, preprocessing)
 
 
@@ -123,7 +123,7 @@ class ModelDescription:
         )
 
     def with_rounds(self, rounds: int, models: Sequence[str]) -> "ModelDescription":
-        """Return a copy with the number of rounds, and the names of the models if several."""
+        """Return a copy with the number of rounds, and the models' names if there are several."""
         return replace(self, rounds=rounds, models=tuple(models) if len(models) > 1 else ())
 
     def to_text(self) -> str:
@@ -136,7 +136,7 @@ class ModelDescription:
 
     @classmethod
     def from_text(cls, text: str, source: object) -> "ModelDescription":
-        """Parse the text of :meth:`to_text`; errors name ``source``."""
+        """Parse the text of :meth:`to_text`; error messages name ``source``."""
         try:
             content = json.loads(text)
             if content.pop("format") > FORMAT:
@@ -145,8 +145,8 @@ class ModelDescription:
                 )
             inputs = content["inputs"]
             if inputs is not None:
-                conversion = inputs["preprocessing"]
-                preprocessing = None if conversion is None else from_json(conversion)
+                fields = inputs["preprocessing"]
+                preprocessing = None if fields is None else from_json(fields)
                 inputs = ModelInputs(tuple(inputs["shape"]), inputs["dtype"], preprocessing)
             lists = {name: tuple(content[name]) for name in ("classes", "models")}
             return cls(**{**content, **lists, "inputs": inputs})
@@ -168,9 +168,9 @@ def encode_model(model: Mapping[str, Tensor], description: ModelDescription) -> 
 
 
 def parse_model(content: bytes, source: object) -> tuple[dict[str, Tensor], ModelDescription]:
-    """Return the state dict and the description in a model file; errors name ``source``."""
+    """Return the state dict and the description in a model file; error messages name ``source``."""
     try:
-        tensors, text = load(content), tensor_metadata(content)[_KEY]
+        tensors, text = load(content), parse_tensor_metadata(content)[_KEY]
     except (SafetensorError, ValueError, KeyError):
         raise DamagedError(
             f"{source} is not a model of cadis, or it is damaged; restore a copy of the file."
@@ -179,7 +179,7 @@ def parse_model(content: bytes, source: object) -> tuple[dict[str, Tensor], Mode
 
 
 def _select_training(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the training, and the tables with parameters of the parts."""
+    """Return the options of the training, and the parameters of the parts."""
     training = {k: options[k] for k in _TRAINING if options.get(k) not in (None, "", [], ())}
     tables = {key: value for key, value in options.items() if isinstance(value, Mapping)}
     plain: dict[str, Any] = _to_plain({**training, **tables})

@@ -1,16 +1,18 @@
 """Similarities and clusters of clients, read from the records of a run.
 
-Summaries, analyses and reports use them. Any method can report arrays with these names:
+Summaries, analyses and reports use them. Any method can report arrays with these names; k is the
+number of participants of the round:
 
-- ``clusters``: cluster label of each participant, (k,). If a method reports only this, a label must
-  mean the same cluster in all rounds.
+- ``clusters``: cluster label of each participant, (k,). If a method reports only this array, a
+  label must mean the same cluster in all rounds.
 - ``similarity``: similarities of the participants, (k, k); or ``profile``: class profile of each
   participant, (k, classes).
-- ``threshold``: smallest entry of the Q-matrix within a cluster; or ``cut``: smallest mean
-  similarity within a cluster, with its ``confidence``.
-- ``gamma``: largest deviation of a transitive estimate.
+- ``threshold``: smallest entry of the Q-matrix (the similarities rescaled to [0, 1]) at which two
+  clients are in the same cluster; or ``cut``: smallest mean similarity at which two clusters are
+  merged, and ``confidence``: confidence that there are clusters.
+- ``gamma``: largest deviation allowed for a transitive estimate of a similarity.
 
-Arrays with one of these names but another form are ignored.
+Arrays with one of these names but a wrong shape or type are ignored.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -39,13 +41,13 @@ _MAX_LABEL = 2**53
 _MAX_COSINE = 1.001
 """Largest similarity, with a tolerance for rounding."""
 _KNOWN_SCALARS = ("threshold", "cut", "confidence", "gamma")
-"""Scalars of a report that this module uses."""
+"""Names of the scalars that this module reads."""
 _DEFAULT_THRESHOLD = 0.501
-"""Threshold in the Q-matrix if a method reports similarities without a threshold."""
+"""Threshold for a method that reports similarities without a threshold."""
 
 
 def get_clusters(record: RoundRecord) -> list[int] | None:
-    """Return the cluster label of each participant, from 0; None if the method reported none."""
+    """Return the cluster label of each participant, (k,); None if the method reported none."""
     labels = record.report.get("clusters")
     if not isinstance(labels, list) or _find_label_errors(labels, len(record.participants)):
         return None
@@ -59,7 +61,7 @@ def get_similarity(record: RoundRecord) -> Tensor | None:
 
 
 def get_threshold(record: RoundRecord) -> float | None:
-    """Return the threshold in the Q-matrix; None if the method reported none."""
+    """Return the threshold for the Q-matrix; None if the method reported none."""
     return get_scalar(record, "threshold")
 
 
@@ -83,7 +85,7 @@ def get_confidence(record: RoundRecord) -> float | None:
 
 
 def get_gamma(record: RoundRecord) -> float | None:
-    """Return the largest deviation of a transitive estimate; None if nothing was estimated."""
+    """Return the largest deviation allowed for estimates; None if nothing was estimated."""
     return get_scalar(record, "gamma")
 
 
@@ -94,14 +96,14 @@ def get_scalar(record: RoundRecord, name: str) -> float | None:
 
 
 def list_scalars(record: RoundRecord) -> list[str]:
-    """Return the names of the scalars in the method's report, without those listed above."""
+    """Return the names of scalars in the report that this module does not read itself."""
     array_types = (list, PackedMatrix)
     names = (name for name, value in record.report.items() if not isinstance(value, array_types))
     return [name for name in names if name not in _KNOWN_SCALARS]
 
 
 def find_report_errors(record: RoundRecord) -> list[str]:
-    """Describe what is wrong with arrays of a report that have a known name."""
+    """Return a description of each error in the arrays and scalars that this module reads."""
     report, errors = record.report, list[str]()
     if "clusters" in report:
         errors += _find_label_errors(report["clusters"], len(record.participants))
@@ -114,17 +116,17 @@ def find_report_errors(record: RoundRecord) -> list[str]:
 
 
 def _find_label_errors(labels: Any, size: int) -> list[str]:
-    """Describe what is wrong with cluster labels; empty if they are valid."""
+    """Return a description of each error in cluster labels; empty if they are valid."""
     if not isinstance(labels, list):
         return ["clusters is not a list"]
     if len(labels) != size:
         return [f"clusters has {len(labels)} entries, not {size}"]
     is_valid = all(isinstance(label, int) and 0 <= label <= _MAX_LABEL for label in labels)
-    return [] if is_valid else ["clusters are not integers from 0"]
+    return [] if is_valid else [f"a cluster label is not an integer from 0 to {_MAX_LABEL}"]
 
 
 def _parse_similarity(record: RoundRecord) -> NDArray[Any] | str:
-    """Return the similarities of the participants, (k, k), or a description of what is wrong."""
+    """Return the similarities of the participants, (k, k), or the description of an error."""
     value, size = record.report.get("similarity"), len(record.participants)
     if isinstance(value, PackedMatrix):
         lengths = [value.shape[1]] * value.shape[0]
@@ -157,9 +159,9 @@ def has_profiles(history: Sequence[RoundRecord]) -> bool:
 def choose_similarity_reader(history: Sequence[RoundRecord]) -> SimilarityReader:
     """Return the function that reads similarities from the records of these rounds.
 
-    It reads reported similarities, or computes them from profiles. If a method reports only
-    clusters, the similarity is 1 in a cluster and 0 otherwise; its mean over rounds is the share of
-    their common rounds in which two clients were in the same cluster.
+    It reads similarities that the method reported, or computes them from class profiles. If a
+    method reports only clusters, the similarity of two clients is 1 if they are in the same
+    cluster, else 0. Its mean is the fraction of their common rounds in the same cluster.
     """
     for reader in (get_similarity, _compute_profile_similarity):
         if any(reader(record) is not None for record in history):
@@ -186,11 +188,11 @@ def assign_clusters(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) ->
     """Return cluster labels of all clients after the last round, (n,).
 
     The similarities are clustered with the method's last ``cut`` or ``threshold``. If a method
-    reports only clusters, a client's label is that of its last participation, since a method such
-    as CFL may have split older clusters.
+    reports only clusters, a client gets the label of the last round in which it took part, since a
+    method such as CFL may have split older clusters.
 
     Args:
-        matrix: similarities of the clients.
+        matrix: similarities of the clients; n is their number.
         history: records of the rounds.
     """
     record = history[-1]
@@ -205,7 +207,7 @@ def assign_clusters(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) ->
 
 
 def _get_last_labels(clients: Sequence[ClientId], history: Sequence[RoundRecord]) -> Tensor:
-    """Return the label of each client in its last participation, numbered from 0, (n,)."""
+    """Return the label of each client from its last round, renumbered from 0, (n,)."""
     last: dict[ClientId, int] = {}
     for record in history:
         labels = get_clusters(record)
@@ -215,7 +217,7 @@ def _get_last_labels(clients: Sequence[ClientId], history: Sequence[RoundRecord]
 
 
 class MeanProfiles:
-    """Mean class profiles of all clients so far, the same as the server has."""
+    """Mean class profile of each client over its rounds so far, as on the server."""
 
     def __init__(self) -> None:
         self._profiles = ClientProfiles()
@@ -229,8 +231,8 @@ class MeanProfiles:
             self._profiles = update_profiles(self._profiles, keys, profiles)
             self._clients.update(dict.fromkeys(record.participants))
 
-    def matrix(self, clients: Collection[ClientId] | None = None) -> SimilarityMatrix:
-        """Return the similarities of ``clients``, by default all, in order of participation."""
+    def compute_matrix(self, clients: Collection[ClientId] | None = None) -> SimilarityMatrix:
+        """Return the similarities of ``clients`` (by default all), in order of participation."""
         selected = tuple(c for c in self._clients if clients is None or c in clients)
         keys = compute_client_keys(selected)
         classes = max(self._profiles.old.mean.shape[1], self._profiles.new.mean.shape[1])
@@ -242,16 +244,17 @@ class MeanProfiles:
 
 
 class Observations:
-    """Running means of similarities (Eq. 12) of all clients to some clients.
+    """Running means of similarities (Eq. 12 of the paper) between all clients and some clients.
 
-    They are updated in place, so a round costs only the pairs of its participants, while
-    :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix` is immutable and copies all pairs. The
-    values are the same, bit for bit. Rows and columns are in the order of first participation.
+    The means are updated in place, so the time of a round depends only on the number of its
+    participants. :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix` is immutable and copies
+    all pairs in every round; its values are the same, bit for bit. Rows and columns are in the
+    order of first participation.
 
     Attributes:
         client_ids: clients of the rows.
-        mean: mean similarity of each pair, (p, n).
-        count: number of observations of each pair, (p, n).
+        mean: mean similarity of each pair, (rows, columns).
+        count: number of observations of each pair, (rows, columns).
     """
 
     def __init__(
@@ -260,8 +263,8 @@ class Observations:
         """Allocate the means.
 
         Args:
-            history: records of all rounds, which decide the rows.
-            clients: clients of the columns, by default all.
+            history: records of all rounds; their participants are the rows.
+            clients: clients of the columns; by default all.
         """
         self.client_ids = list_compared_clients(history)
         selected = [c for c in self.client_ids if clients is None or c in clients]
@@ -287,14 +290,14 @@ class Observations:
         self.mean[block] = cumulative_similarity(self.mean[block], self.count[block], new)
         self.count[block] += 1
 
-    def column_rows(self) -> Tensor:
-        """Return the row of the client of each column, (n,)."""
+    def get_column_rows(self) -> Tensor:
+        """Return, for each column, the row of the same client, (columns,)."""
         return torch.tensor([self._row[client] for client in self._column], dtype=torch.long)
 
     def get_observed(self) -> Tensor:
-        """Return the means of all clients seen so far, NaN for pairs without observation, (p, n).
+        """Return the means of all clients seen so far, NaN for pairs without an observation.
 
-        This is the form of the helpers that ``SimilarityMatrix.estimate_missing`` takes.
+        ``SimilarityMatrix.estimate_missing`` takes this matrix as ``helpers``.
         """
         columns = sum(client in self._seen for client in self._column)
         seen = slice(len(self._seen)), slice(columns)

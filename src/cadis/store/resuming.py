@@ -1,6 +1,6 @@
 """Resuming a run from its last complete round, with the options that it was started with.
 
-:class:`~cadis.store.RunWriter` calls it; the command line checks options before it loads data.
+:class:`~cadis.store.RunWriter` uses this module; ``cadis run`` checks options before it loads data.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ def restore(folder: RunFolder, start: RunState, say: Say) -> tuple[RunState, Man
         The state, its manifest, and whether a later round is damaged.
     """
     problems: list[str] = []
-    for path in folder.checkpoint.manifests():
+    for path in folder.checkpoint.list_manifests():
         try:
             state, manifest = _restore_round(folder, path, start)
         except DamagedError as error:
@@ -73,39 +73,39 @@ def _restore_round(folder: RunFolder, path: Path, start: RunState) -> tuple[RunS
     return folder.checkpoint.load(manifest), manifest
 
 
-def tidy_up(folder: RunFolder, manifest: Manifest, later_damaged: bool, say: Say) -> Manifest:
-    """Finish or undo what a killed process has left, and check the best model.
+def clean_up(folder: RunFolder, manifest: Manifest, is_later_damaged: bool, say: Say) -> Manifest:
+    """Publish or delete the drafts that a killed process left behind, and check the best model.
 
     Args:
         folder: folder of the run.
         manifest: manifest of the round to resume from.
-        later_damaged: whether a later round is damaged.
+        is_later_damaged: whether a later round is damaged.
         say: called with a message if the best model is missing.
 
     Returns:
-        The manifest, without the best model if that belongs to the damaged round.
+        The manifest, without the best model if that is from the damaged round.
     """
     best, digest = folder.path / BEST, manifest.files.get(BEST)
     folder.publish_pending(manifest)
     folder.delete_drafts()
     if digest and not best.exists():
         say(f"{best} is missing; it is written again after the next round that is the best so far.")
-    if later_damaged and digest and best.exists() and compute_digest(read_file(best)) != digest:
-        # The file belongs to the damaged round, which runs again.
-        others = {name: other for name, other in manifest.files.items() if name != BEST}
-        return replace(manifest, files=others)
-    if folder.history_size() == manifest.history.size:  # no later round was written
+    if is_later_damaged and digest and best.exists() and compute_digest(read_file(best)) != digest:
+        # The file is from the damaged round, which runs again.
+        other_files = {name: value for name, value in manifest.files.items() if name != BEST}
+        return replace(manifest, files=other_files)
+    if folder.get_history_size() == manifest.history.size:  # no later round was written
         check_best(best, manifest)
     return manifest
 
 
 def check_best(path: Path, manifest: Manifest) -> None:
-    """Raise an error if the best model is not the file that was written."""
+    """Raise an error if the file of the best model has changed since it was written."""
     digest = manifest.files.get(path.name)
     if digest and path.exists() and compute_digest(read_file(path)) != digest:
         raise DamagedError(
-            f"{path} is damaged: it is not what was written. Restore a copy, or delete the file to "
-            "resume without it."
+            f"{path} is damaged: its content has changed since it was written; restore a copy, or "
+            "delete the file to resume without it."
         )
 
 
@@ -126,16 +126,20 @@ def check_options(folder: Path, config: str, options: Mapping[str, Any]) -> None
             raise CadisError(_describe_difference(folder, key, old, new))
 
 
-def check_part_names(folder: Path, options: Mapping[str, Any], typed: Mapping[str, Any]) -> None:
-    """Raise an error if a user names another method, dataset or the like, before it is loaded.
+def check_part_names(
+    folder: Path, options: Mapping[str, Any], new_options: Mapping[str, Any]
+) -> None:
+    """Raise an error if the user names another method, dataset or model than the run has.
+
+    Unlike :func:`check_options`, this check needs no data and no code of the user.
 
     Args:
         folder: folder of the run.
         options: options of the run.
-        typed: options that the user gives for resuming.
+        new_options: options that the user gives for resuming.
     """
     for key in _NAME_OPTIONS:
-        old, new = options.get(key), typed.get(key)
+        old, new = options.get(key), new_options.get(key)
         if old is None or new in (None, "auto") or ".py" in str(new):  # check_options decides
             continue
         if _differ(key, old, new):
@@ -152,7 +156,7 @@ def _flatten(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differ(key: str, old: object, new: object) -> bool:
-    """Return whether two values of an option differ; a user's own files may have moved."""
+    """Return whether two values of an option differ; the path of a user's data may change."""
     if key == "dataset" and all(str(value).startswith(USER_DATA_PREFIXES) for value in (old, new)):
         return False
     if key in _NAME_OPTIONS and isinstance(old, str) and isinstance(new, str):
@@ -161,7 +165,7 @@ def _differ(key: str, old: object, new: object) -> bool:
 
 
 def _describe_difference(folder: Path, key: str, old: object, new: object) -> str:
-    """Return the error message for an option that differs from the run's."""
+    """Return the error message for an option whose value differs from the run's value."""
     if key not in (*_NAME_OPTIONS, "transforms"):
         return f"The run in {folder} has {key} = {old}, not {new}; {_ADVICE}"
     noun = KINDS[key].noun if key in KINDS else key

@@ -1,29 +1,36 @@
 """Atomic, durable and verified reading and writing of files.
 
-All other modules of the store use it, so that a crash or a power loss never leaves half a file.
+All other modules of the store use it, so that a crash or a power loss never leaves an incomplete
+file.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from functools import lru_cache
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, ParamSpec, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from cadis.errors import CadisError
 from cadis.types import StoredFile
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_adapters: Callable[[Any], TypeAdapter[Any]] = lru_cache(TypeAdapter)
-"""Returns the cached adapter of a type; creating an adapter takes longer than using it."""
+_READ_ATTEMPTS = 4
+"""Number of attempts to read a file that another process may be writing."""
+
+_get_adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(TypeAdapter)
+"""Returns the pydantic adapter of a type; cached, since it takes longer to create than to use."""
 
 
 class DamagedError(CadisError):
-    """A file is missing, or its content is not what cadis has written."""
+    """A file is missing, or its content has changed since cadis wrote it."""
 
 
 def compute_digest(content: bytes) -> str:
@@ -62,7 +69,7 @@ def sync_file(file: IO[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the file names of a folder to the disk; Windows has no such call."""
+    """Flush the names of the files in a folder to the disk; on Windows, do nothing."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -99,13 +106,40 @@ def read_verified(folder: Path, stored: StoredFile) -> bytes:
     return content
 
 
+def retry_if_damaged(read: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a function so that it reads again if it finds a damaged file.
+
+    Another process may be writing the file at that moment.
+    """
+
+    @wraps(read)
+    def read_repeatedly(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for _ in range(_READ_ATTEMPTS - 1):
+            try:
+                return read(*args, **kwargs)
+            except DamagedError:
+                time.sleep(0.05)
+        return read(*args, **kwargs)
+
+    return read_repeatedly
+
+
+@contextmanager
+def catch_write_errors(folder: Path) -> Iterator[None]:
+    """Convert an OSError to a CadisError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise CadisError(f"The folder {folder} cannot be written: {error.strerror}.") from None
+
+
 def make_damage_error(path: Path) -> DamagedError:
     """Return the error for a file whose digest has changed."""
-    return DamagedError(f"{path} is damaged: it is not what was written.")
+    return DamagedError(f"{path} is damaged: its content has changed since it was written.")
 
 
-def tensor_metadata(content: bytes) -> dict[str, str]:
-    """Return the metadata in the header of a safetensors file; ValueError if it is damaged."""
+def parse_tensor_metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata of a safetensors file; raise ValueError if its header is damaged."""
     size = int.from_bytes(content[:8], "little")
     metadata: dict[str, str] = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     return metadata
@@ -120,7 +154,7 @@ def parse_json(value_type: type[_T], text: str | bytes, source: object) -> _T:
         source: path or name of the text, for the error.
     """
     try:
-        value: _T = _adapters(value_type).validate_json(text, strict=True)
+        value: _T = _get_adapter(value_type).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
@@ -132,5 +166,5 @@ def parse_json(value_type: type[_T], text: str | bytes, source: object) -> _T:
 
 def to_json(value: object) -> str:
     """Convert a dataclass to JSON; equal values give the same text."""
-    plain = _adapters(type(value)).dump_python(value, mode="json")
+    plain = _get_adapter(type(value)).dump_python(value, mode="json")
     return json.dumps(plain, sort_keys=True, allow_nan=False)

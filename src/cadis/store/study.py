@@ -1,4 +1,4 @@
-"""Studies: several runs that are compared, of methods or of values of parameters.
+"""Studies: sets of runs that compare methods or values of parameters.
 
 :mod:`cadis.experiment` plans and runs them; analyses and the command line read them.
 """
@@ -14,9 +14,15 @@ from cadis._io import Callbacks
 from cadis.errors import CadisError
 from cadis.options import MAY_CHANGE
 from cadis.server import STRICT, OnRound, RoundRecord
-from cadis.store.folder import RunFolder, catch_write_errors
+from cadis.store.folder import RunFolder
 from cadis.store.lock import lock
-from cadis.store.storage import DamagedError, parse_json, read_file, replace_text
+from cadis.store.storage import (
+    DamagedError,
+    catch_write_errors,
+    parse_json,
+    read_file,
+    replace_text,
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Variant:
         name: name that users type, and name of its folder.
         label: name in tables and figures.
         options: all its options except the seed, in the format of ``config.toml``.
-        cell: values of the varied parameters, in a sweep or a grid.
+        cell: values of the varied parameters, if the study is a sweep or a grid.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -43,7 +49,7 @@ class PaperReport:
 
     Attributes:
         place: table or figure of the paper.
-        accuracy: best top-1 accuracy in percent, by the name of the method.
+        accuracy: best top-1 accuracy of each method, in percent.
         changed: differences between the paper's experiment and ours.
     """
 
@@ -63,9 +69,9 @@ class Study:
         seeds: seeds of the runs of each variant.
         command: command that the user typed.
         baseline: name of the variant that the others are compared with, if any.
-        targets: accuracies for which tables show the first round; if empty, they are chosen from
-            the results.
-        parameters: names of the varied parameters, in a sweep or a grid.
+        targets: accuracies; tables show the first round that reaches each of them. If empty, they
+            are chosen from the results.
+        parameters: names of the varied parameters, if the study is a sweep or a grid.
         paper: results of a paper for the same experiment, if any.
     """
 
@@ -79,23 +85,23 @@ class Study:
     parameters: tuple[str, ...] = ()
     paper: PaperReport | None = None
 
-    def base_name(self, variant: Variant) -> str:
+    def get_base_name(self, variant: Variant) -> str:
         """Return the name of a variant without the name of its cell in a grid."""
         if self.kind != "compare" or not variant.cell:
             return variant.name
         return variant.name.removeprefix(f"{format_cell_name(self.parameters, variant.cell)}_")
 
-    def difference(self, other: "Study") -> str | None:
-        """Describe why another study cannot be merged with this one; None if it can.
+    def describe_conflict(self, other: "Study") -> str | None:
+        """Return why another study cannot be merged with this one; None if it can.
 
-        The description is the end of a sentence that begins with the name of this study.
+        The text completes a sentence that begins with the name of this study.
         """
         if (self.kind, self.parameters) != (other.kind, other.parameters):
-            return "has another kind or other parameters"
+            return "is of another kind or has other parameters"
         options_by_name = {variant.name: variant.options for variant in self.variants}
         for variant in other.variants:
             options, name = options_by_name.get(variant.name), variant.name
-            if options is None:  # a new variant must agree with the options that all others share
+            if options is None:  # a new variant must have the common options of the others
                 options, name = _find_common_options(self.variants), "all variants"
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
                 return f"has {options['rounds']} rounds, more than {variant.options['rounds']}"
@@ -128,7 +134,7 @@ class StudyFolder:
         """Return whether the folder has a study."""
         return (self.path / "study.json").exists()
 
-    def run_folder(self, variant: Variant, seed: int) -> RunFolder:
+    def get_run_folder(self, variant: Variant, seed: int) -> RunFolder:
         """Return the folder of one run."""
         return RunFolder(self.path / variant.name / f"seed-{seed}")
 
@@ -144,7 +150,7 @@ class StudyFolder:
 
     @contextmanager
     def open(self, study: Study) -> Iterator[Study]:
-        """Lock the folder and call :meth:`add`; the lock is released at the end of the context."""
+        """Lock the folder until the end of the context; yield the result of :meth:`add`."""
         self._check_usable()
         with catch_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -157,9 +163,9 @@ class StudyFolder:
         self._check_usable()
         if self.has_study():
             old = self.read()
-            if difference := old.difference(study):
+            if conflict := old.describe_conflict(study):
                 raise CadisError(
-                    f"The study in {self.path} {difference}; choose another folder by --out."
+                    f"The study in {self.path} {conflict}; choose another folder with --out."
                 )
             study = old.merge(study)
         with catch_write_errors(self.path):
@@ -167,7 +173,7 @@ class StudyFolder:
         return study
 
     def _check_usable(self) -> None:
-        """Raise an error if the folder has other files than those of a study."""
+        """Raise an error if the folder has files that do not belong to a study."""
         if self.has_study():
             self.read()  # study.json may be a file of another program
             return
@@ -175,7 +181,7 @@ class StudyFolder:
             names = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
         if names - {"lock", ".study.json.draft"}:
             raise CadisError(
-                f"The folder {self.path} is not empty; choose another folder by --out."
+                f"The folder {self.path} is not empty; choose another folder with --out."
             )
 
 
@@ -194,14 +200,14 @@ class PlannedRun:
         return rounds
 
     def read_history(self) -> list[RoundRecord]:
-        """Return the records of the rounds done so far; empty if the history is damaged."""
+        """Return the records of all finished rounds; empty if the history is damaged."""
         try:
             return self.folder.read_history() if self.folder.has_run() else []
         except DamagedError:  # the error is reported when the run is resumed
             return []
 
     def is_finished(self) -> bool:
-        """Return whether all rounds are done and all files can be read."""
+        """Return whether all rounds are finished and all files can be read."""
         if (
             not (self.folder.path / "summary.json").exists()
             or len(self.read_history()) != self.rounds
@@ -216,7 +222,7 @@ class PlannedRun:
 
 
 class StudyCallbacks(Protocol):
-    """Callbacks of a study; ``run_callbacks`` are those of each run."""
+    """Callbacks of a study; ``run_callbacks`` are the callbacks of each of its runs."""
 
     run_callbacks: Callbacks
 
@@ -224,17 +230,17 @@ class StudyCallbacks(Protocol):
         """Handle the start of a run; return the function to call after each round."""
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Handle the end of a run; ``reused`` if it was finished before the study started."""
+        """Handle the end of a run; ``reused`` is True if it had finished before the study."""
 
     def fail(self, sentence: str) -> None:
-        """Handle the error of a run."""
+        """Handle the error of a run, described in a sentence."""
 
 
 def list_planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]:
-    """Yield all runs, seed by seed, so that the runs done at any time can be compared."""
+    """Yield all runs, seed by seed, so that the runs finished so far can be compared."""
     for seed in study.seeds:
         for variant in study.variants:
-            yield PlannedRun(variant, seed, folder.run_folder(variant, seed))
+            yield PlannedRun(variant, seed, folder.get_run_folder(variant, seed))
 
 
 def format_cell_name(names: Sequence[str], values: Sequence[str]) -> str:
@@ -249,7 +255,7 @@ def format_cell_label(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def _find_common_options(variants: tuple[Variant, ...]) -> dict[str, Any]:
-    """Return options with the same value in all variants, without the method's and tables."""
+    """Return options with the same value in all variants, except parts and their parameters."""
     first = variants[0].options
     return {
         key: value
@@ -261,7 +267,7 @@ def _find_common_options(variants: tuple[Variant, ...]) -> dict[str, Any]:
 
 
 def _format_difference(key: str, old: Any, new: Any) -> tuple[str, str]:
-    """Format two values of an option; for tables, the first entry that differs."""
+    """Format two values of an option; for a table of parameters, the first that differs."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):

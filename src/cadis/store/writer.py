@@ -21,7 +21,7 @@ from cadis.store.lock import Lock
 from cadis.store.metrics import get_metric, summarize
 from cadis.store.model_card import CARD, format_model_card
 from cadis.store.model_file import ModelDescription, ModelInputs, encode_model
-from cadis.store.resuming import BEST, Say, check_best, check_options, restore, tidy_up
+from cadis.store.resuming import BEST, Say, check_best, check_options, clean_up, restore
 from cadis.store.storage import compute_digest, read_file
 from cadis.training import Evaluation
 
@@ -66,9 +66,10 @@ class RunWriter:
 
         Args:
             start: state before the first round.
-            options: content of ``config.toml``; a resumed run must have the same.
-            describe_federation: returns the content of ``federation.json``; a resumed run must have
-                the same.
+            options: content of ``config.toml``; it must not change when a run is resumed, except
+                for options such as ``rounds``.
+            describe_federation: returns the content of ``federation.json``, which must not change
+                when a run is resumed.
             resume: whether to resume the run in the folder.
             say: called with a message about damaged files.
 
@@ -78,18 +79,16 @@ class RunWriter:
         self._writer = HistoryWriter(self.folder.history_path)
         self._options, self._describe_federation = options, describe_federation
         self._lock = self.folder.lock_existing() if resume else self.folder.lock_new()
-        state, manifest, is_damaged = (
-            start,
-            Manifest(0, self._writer.position, "", run=start.run),
-            False,
-        )
         if resume:
-            state, manifest, is_damaged = restore(self.folder, start, say)
+            state, manifest, is_later_damaged = restore(self.folder, start, say)
             self._check_same(manifest, state, start)
+        else:
+            state, is_later_damaged = start, False
+            manifest = Manifest(0, self._writer.position, "", run=start.run)
         config = to_toml(options)
         files = {"config.toml": config.encode(), _FEDERATION: self._encode_federation(state)}
         with self._catch_disk_errors():
-            manifest = tidy_up(self.folder, manifest, is_damaged, say)
+            manifest = clean_up(self.folder, manifest, is_later_damaged, say)
             self._resume_history(manifest)
             self._commit(replace(manifest, config=config), files)
         return state
@@ -149,7 +148,7 @@ class RunWriter:
             "model.safetensors": self._encode_models(state),
             "summary.json": format_json(summary).encode(),
         }
-        if self.folder.is_unchanged(CARD):  # a card that the user has changed stays
+        if self.folder.is_unchanged(CARD):  # else the user has edited the card
             files[CARD] = format_model_card(self._describe(state), summary, federation).encode()
         with self._catch_disk_errors():
             self._commit(self._manifest, files)
@@ -169,7 +168,7 @@ class RunWriter:
     def _commit(
         self, manifest: Manifest, files: Mapping[str, bytes], last: Manifest | None = None
     ) -> None:
-        """Write files and make them, with the other files of the manifest, the state of the run."""
+        """Write files, and a manifest that lists them in addition to its other files."""
         digests = self.folder.stage(files)
         self._manifest = replace(manifest, files={**manifest.files, **digests})
         self.folder.checkpoint.commit(self._manifest, last)
@@ -180,14 +179,14 @@ class RunWriter:
         return format_json(self._describe_federation(state.members)).encode()
 
     def _resume_history(self, manifest: Manifest) -> None:
-        """Read the history up to a round, and delete what was written after it."""
+        """Read the history up to the round of a manifest, and delete later rounds."""
         path, size = self.folder.history_path, manifest.history.size
         content = read_file(path)[:size] if size else b""
         self.history = parse_records(content, path)
         self._writer.resume_after(content)
 
     def _check_same(self, manifest: Manifest, state: RunState, start: RunState) -> None:
-        """Raise an error if options, clients or model differ from those of the run to resume."""
+        """Raise an error if options, clients or models are not the same as in the run to resume."""
         path = self.folder.path
         check_options(path, manifest.config, self._options)
         digest = compute_digest(self._encode_federation(state))
@@ -209,16 +208,16 @@ class RunWriter:
 
     @contextmanager
     def _catch_disk_errors(self) -> Iterator[None]:
-        """Turn an OSError, such as a full disk, into a message that says how to resume the run."""
+        """Convert an OSError, such as a full disk, to an error that says how to resume the run."""
         try:
             yield
         except OSError as error:
             raise RunError(
                 f"The folder {self.folder.path} cannot be written: {error.strerror}; solve this "
-                "and resume the run, which continues after its last finished round."
+                "problem and resume the run, which continues after its last finished round."
             ) from None
 
 
 def _count_parameters(state: RunState) -> set[int]:
-    """Return the different numbers of parameters of the models."""
+    """Return the set of the numbers of parameters of the models."""
     return {len(model.parameters) for model in state.server.models.values()}

@@ -24,9 +24,9 @@ def open_tracker(
         name: name of the tracker, one of ``TRACKERS``.
         folder: folder of the run. Nothing is written to it before the first round is logged.
         run_name: name of the run in the tracker.
-        group: name of the group of runs to compare with, if any.
-        options: returns all options of the run, as in ``config.toml``. It is called after the
-            first round, because some options are known only then.
+        group: name of the group of runs that the run belongs to, if any.
+        options: function that returns all options of the run, as in ``config.toml``. It is called
+            after the first round, because some options are known only then.
 
     Returns:
         The tracker.

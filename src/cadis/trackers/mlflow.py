@@ -19,10 +19,10 @@ _MAX_PARAMETERS = 100
 
 
 class MLflow(Tracker):
-    """Logs runs to the experiment "cadis", or the one in ``MLFLOW_EXPERIMENT_NAME``.
+    """Logs runs to the experiment in ``MLFLOW_EXPERIMENT_NAME``, by default "cadis".
 
     The server or database is ``MLFLOW_TRACKING_URI`` if it is set, else ``mlruns/mlflow.db`` next
-    to the folder of the run. MLflow's file store is not used: MLflow refuses it by default.
+    to the folder of the run. MLflow's file store is not used, because MLflow rejects it by default.
     """
 
     name: ClassVar[str] = "mlflow"
@@ -32,7 +32,7 @@ class MLflow(Tracker):
         self._mlflow = import_optional("mlflow")
         self._uri = os.environ.get("MLFLOW_TRACKING_URI", "")
         if not self._uri:
-            import_optional("mlflow.store.tracking.sqlalchemy_store")  # has further dependencies
+            import_optional("mlflow.store.tracking.sqlalchemy_store")  # needs further packages
         self._client: Any = None  # set while a run is open
 
     def log(
@@ -76,7 +76,7 @@ class MLflow(Tracker):
         self._client = client
 
     def _run_exists(self, client: Any, run_id: str) -> bool:
-        """Return whether the run exists: it may be on another server, or deleted."""
+        """Return whether the run exists; it may be on another server, or deleted."""
         try:
             stage: str = client.get_run(run_id).info.lifecycle_stage
         except self._mlflow.exceptions.MlflowException as error:
@@ -131,5 +131,5 @@ class MLflow(Tracker):
             self._client = None
             reason = str(error).splitlines()[0].rstrip(".")
             raise RunError(
-                f"MLflow failed: {reason}. The run was stopped; you can resume it."
+                f"MLflow failed: {reason}; the run was stopped, and you can resume it."
             ) from None

@@ -1,4 +1,4 @@
-"""Scalars of rounds and runs, under names that all trackers accept."""
+"""Scalars of rounds and runs, with names that all trackers accept."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from cadis.store import (
 Scalar: TypeAlias = str | int | float | bool
 
 _MAX_CLASSES = 20
-"""Maximum number of classes with one curve each; more curves are hard to read."""
+"""Maximum number of classes with a curve for each class; more curves are hard to read."""
 
 _MAX_NAME_LENGTH = 200
 """Maximum length of a class name; MLflow accepts 250 characters including the prefix."""
@@ -30,7 +30,7 @@ _MAX_NAME_LENGTH = 200
 def collect_scalars(
     record: RoundRecord, rare_classes: Sequence[int], class_names: Sequence[str]
 ) -> dict[str, float]:
-    """Return the scalars of a round by name, without those that were not measured.
+    """Return the scalars of a round by name, as far as they are known.
 
     Args:
         record: the record of the round.
@@ -61,9 +61,9 @@ def collect_scalars(
 
 
 def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
-    """Return options without nested tables: the names become ``cadis.threshold`` and so on.
+    """Return options without nested tables; their names become ``cadis.threshold`` and so on.
 
-    Lists become JSON; options that are None are omitted.
+    Lists are converted to JSON. Options that are None are omitted.
     """
     flat: dict[str, Scalar] = {}
     for key, value in options.items():
@@ -100,10 +100,11 @@ def _collect_optional(record: RoundRecord) -> dict[str, float | None]:
 def _add_prefix(
     prefix: str, names: Sequence[str], values: Iterable[float | None]
 ) -> dict[str, float | None]:
-    """Return values by prefixed name; other characters than letters, digits and -._ become _.
+    """Return values by their name with a prefix, without characters that trackers reject.
 
-    Names get numbers if two become equal. There may be fewer values than names: not all
-    evaluations are by class.
+    Characters other than letters, digits, "-", "." and "_" become "_". If two names become equal,
+    all names get numbers. There may be fewer values than names, since not all evaluations have the
+    accuracy on each class.
     """
     clean = [re.sub(r"[^-\w.]", "_", name)[:_MAX_NAME_LENGTH].strip(".") or "_" for name in names]
     if len({name.lower() for name in clean}) < len(clean):  # some databases ignore case

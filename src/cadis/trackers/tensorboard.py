@@ -12,7 +12,7 @@ from cadis.trackers.tracker import Tracker, TrackingState, import_optional
 
 
 class TensorBoard(Tracker):
-    """Writes event files. A resumed run adds further files."""
+    """Writes event files; a resumed run adds further files."""
 
     name: ClassVar[str] = "tensorboard"
 
@@ -25,7 +25,7 @@ class TensorBoard(Tracker):
         self._writer: Any = None
 
     def _close_run(self, *, complete: bool) -> None:  # noqa: ARG002
-        """Write remaining events. TensorBoard has no status of runs: ``complete`` is unused."""
+        """Write remaining events. TensorBoard has no status of a run, so ``complete`` is unused."""
         if self._writer is not None:
             self._writer.close()
 
@@ -48,7 +48,7 @@ class TensorBoard(Tracker):
         writer.flush()
 
     def _open(self, purge_step: int | None = None) -> Any:
-        """Return the writer. Points of earlier files from ``purge_step`` on are discarded."""
+        """Return the writer. TensorBoard ignores older events from step ``purge_step`` on."""
         if self._writer is None:
             self._writer = self._module.SummaryWriter(str(self._events), purge_step=purge_step)
             options = flatten_options(self._options())

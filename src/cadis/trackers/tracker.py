@@ -19,12 +19,12 @@ _FILE = "tracking.json"
 
 @dataclass(frozen=True)
 class TrackingState:
-    """State of logging a run to one tracker, saved in the folder of the run.
+    """Progress of logging a run to one tracker, saved in the folder of the run.
 
     Attributes:
         id: id of the run in the tracker; empty if the run is not in the tracker yet.
         round: the last round that was logged.
-        finished: number of rounds when the run was logged as complete; 0 if it was not.
+        finished: number of rounds of the run when it was logged as complete; 0 if it was not.
     """
 
     id: str = ""
@@ -36,7 +36,7 @@ class Tracker(ABC):
     """Base class of trackers, which log the metrics of a run.
 
     Nothing is written before the first round is logged, because the run creates its folder.
-    Rounds that were logged before, also by an earlier process, are skipped: you can log a whole
+    Rounds that were logged before, also by an earlier process, are skipped, so you can log a whole
     history again at any time.
     """
 
@@ -97,7 +97,7 @@ class Tracker(ABC):
         """Close the run in the tracker, if it is open."""
 
     def _save_state(self, **changes: Any) -> None:
-        """Change fields of the state, and save it in the folder of the run."""
+        """Change fields of the state, and save the state in the folder of the run."""
         self._state = replace(self._state, **changes)
         states = self._read_states() | {self.name: vars(self._state)}
         RunFolder(self._folder).write_json(_FILE, states)

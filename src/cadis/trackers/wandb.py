@@ -22,20 +22,20 @@ _SETTINGS = {
     "x_disable_stats": True,
     "x_save_requirements": False,
 }
-"""No output in the terminal, and no data about the machine."""
+"""Settings for no output in the terminal and no data about the machine."""
 
 
 class WandB(Tracker):
-    """Logs runs to the project "cadis", or the one in ``WANDB_PROJECT``.
+    """Logs runs to the project in ``WANDB_PROJECT``, by default "cadis".
 
-    Without an API key, data stay in the folder of the run; upload them with ``wandb sync``.
-    ``WANDB_MODE`` overrides this. The tracker never prompts for a key.
+    Without an API key, the data stay in the folder of the run, and you can upload them with
+    ``wandb sync``. ``WANDB_MODE`` overrides this. The tracker never asks for a key.
     """
 
     name: ClassVar[str] = "wandb"
 
     def _connect(self) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # no reports about errors in W&B
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # do not send error reports to W&B
         self._wandb = import_optional("wandb")
         self._mode = self._choose_mode()
         self._open_run: Any = None
@@ -57,7 +57,7 @@ class WandB(Tracker):
             run.finish(exit_code=0 if complete else 1)
 
     def _choose_mode(self) -> str:
-        """Return ``WANDB_MODE`` if set, else "online" with an API key and "offline" without."""
+        """Return ``WANDB_MODE`` if it is set, else "online" with an API key, "offline" without."""
         mode = os.environ.get("WANDB_MODE", "")
         if mode in ("offline", "dryrun", "disabled"):
             return mode
@@ -65,7 +65,7 @@ class WandB(Tracker):
             self._wandb.setup(settings=self._make_settings())
             has_key = self._wandb.login(prompt=False, verify=False)
         except self._wandb.errors.Error as error:
-            raise CadisError(f"W&B cannot be used: {_first_line(error)}.") from None
+            raise CadisError(f"W&B cannot be used: {_get_first_line(error)}.") from None
         if mode and not has_key:
             raise CadisError(
                 f"WANDB_MODE={mode} needs an API key; run 'wandb login' first, or unset WANDB_MODE."
@@ -106,7 +106,7 @@ class WandB(Tracker):
             raise
         except self._wandb.errors.Error as error:
             raise RunError(
-                f"W&B failed: {_first_line(error)}. The run was stopped; you can resume it."
+                f"W&B failed: {_get_first_line(error)}; the run was stopped, and you can resume it."
             ) from None
 
     def _make_settings(self) -> Any:
@@ -116,5 +116,5 @@ class WandB(Tracker):
         return self._wandb.Settings(**settings)
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".")

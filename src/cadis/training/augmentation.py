@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from cadis.errors import CadisError
 
 Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
-"""A function of images, (b, c, h, w), that returns images of the same shape, type and strides."""
+"""A function from images, (b, c, h, w), to images of the same shape, type and strides."""
 
 _SHIFT_DIVISOR = 8
-"""Images are shifted by at most their side divided by this: by 4 of 32 pixels, as is usual."""
+"""The maximum shift is the side of the image divided by this: 4 pixels if the side is 32."""
 
 
 def flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -35,7 +35,7 @@ def crop(inputs: Tensor, generator: torch.Generator) -> Tensor:
 
 
 AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop}
-"""The augmentations by the names that users type."""
+"""The augmentations, by the names in the option ``augment``."""
 
 
 def augment_inputs(inputs: Tensor, names: Sequence[str], generator: torch.Generator) -> Tensor:

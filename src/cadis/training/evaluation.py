@@ -19,14 +19,14 @@ from cadis.errors import CadisError
 from cadis.models import FlatModel, find_output_layer, to_channels_last
 
 _BATCH_SIZE = 64
-"""The minimum size of an evaluation batch: large enough to be fast, small enough for the cache."""
+"""The minimum number of samples per batch: large enough to be fast, small enough for the cache."""
 
 _BATCH_ELEMENTS = 2**14
-"""Elements in the inputs of a batch; batches of small inputs are larger than the minimum."""
+"""The intended number of input elements per batch; so small inputs have larger batches."""
 
 
 def find_head_and_outputs(module: nn.Module, samples: Samples) -> tuple[str, int]:
-    """Find the classifier layer and the number of outputs by calling the model on two samples.
+    """Call the model on two samples to find its classifier layer and its number of outputs.
 
     Returns:
         The name of the layer, "" if there is none, and the number of outputs.
@@ -39,33 +39,35 @@ def find_head_and_outputs(module: nn.Module, samples: Samples) -> tuple[str, int
 def check_model(model: FlatModel, samples: Samples, algorithm: Algorithm) -> None:
     """Raise a CadisError if the model and the samples do not match.
 
-    The model must accept the inputs. If the algorithm uses the classifier layer, that layer must
-    compute the model's outputs, and its input must be one vector per sample: representations of
-    single words or patches cannot be compared between models.
+    The model must accept the inputs. If the algorithm uses the classifier layer, the outputs of
+    this layer must be the outputs of the model. Its input must be one vector per sample, not one
+    per word or image patch, because the algorithm compares one representation per sample.
     """
-    few = samples.take(slice(0, 2))
+    two_samples = samples.take(slice(0, 2))
     with _convert_model_errors(samples):
-        logits, representation = forward_in_batches(model, few)
+        logits, representation = forward_in_batches(model, two_samples)
     algorithm.check_head(model.layout.head is not None)
     if not algorithm.find_part_needing_head():
         return
     if not representation.numel():
-        raise CadisError("The model does not use its classifier layer; name another one as head.")
-    if representation.dim() != 2 or len(representation) != len(few):
+        raise CadisError(
+            "The model does not use its classifier layer; set head to the name of another layer."
+        )
+    if representation.dim() != 2 or len(representation) != len(two_samples):
         raise CadisError(
             f"The input of the classifier layer has shape {tuple(representation.shape)} for "
-            f"{len(few)} samples, not one vector per sample; pool the parts of a sample, such as "
-            "words or patches, before the classifier layer."
+            f"{len(two_samples)} samples, not one vector per sample; pool the parts of a sample, "
+            "such as words or patches, before the classifier layer."
         )
     if logits.shape[1:] != (model.layout.num_outputs,):
         raise CadisError(
             f"The classifier layer has {model.layout.num_outputs} outputs, but the model has "
-            f"{tuple(logits.shape[1:])}; name the right layer as head."
+            f"{tuple(logits.shape[1:])}; set head to the name of the right layer."
         )
 
 
 def compute_model_outputs(model: FlatModel, samples: Samples, task: Task) -> ModelOutputs:
-    """Compute logits, representations, correctness and loss on all samples, in eval mode."""
+    """Compute the logits, representations, correct predictions and loss, in eval mode."""
     logits, representation = forward_in_batches(model, samples)
     dtype = model.vector.dtype  # autocast returns half precision
     logits, representation = logits.to(dtype), representation.to(dtype)
@@ -76,7 +78,7 @@ def compute_model_outputs(model: FlatModel, samples: Samples, task: Task) -> Mod
 
 
 def compute_mean_loss(task: Task, logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean loss, computed at least in single precision, ()."""
+    """Return the mean loss, computed at least in single precision."""
     dtype = torch.promote_types(logits.dtype, torch.float32)
     return task.loss(logits.to(dtype), labels, "mean")
 
@@ -99,9 +101,9 @@ class Evaluation:
     """The confusion matrix and summed loss of a model; evaluations of disjoint data can be added.
 
     Attributes:
-        confusion: number of samples by true class (row) and predicted class (column),
-            (classes, classes), int64. A sample with NaN among its outputs counts as a wrong
-            prediction, of the class after the true one.
+        confusion: number of samples for each true class (row) and predicted class (column),
+            (classes, classes), int64. A sample with NaN among its outputs is wrong: it is counted
+            in the column after the true class.
         total_loss: the sum of the task's loss over all samples.
         outputs: the model's outputs, (n, outputs), if the task's metrics need them; else empty.
         labels: the true labels, (n,), if ``outputs`` is not empty; else empty.
@@ -135,7 +137,7 @@ class Evaluation:
         return _unpickle, (self.total_loss, *(tensor.numpy() for tensor in tensors))
 
     def repeat(self, count: int) -> "Evaluation":
-        """Return the evaluation counted several times: once for each client that uses the model."""
+        """Return the sum of ``count`` copies: one for each client that uses the model."""
         return Evaluation(self.confusion * count, self.total_loss * count)
 
     @property
@@ -169,10 +171,11 @@ class Evaluation:
         return float((2 * true_positives / total).nanmean())
 
     def compute_metrics(self, task: Task) -> Mapping[str, float]:
-        """Return the task's metrics, balanced accuracy and F1 by name; the task's have priority."""
+        """Return the task's metrics by name, with balanced accuracy and F1 if the task has none."""
         defaults = {"balanced_accuracy": self.balanced_accuracy, "f1": self.f1}
         metrics = self.compute_task_metrics(task)
-        return {**metrics, **{n: value for n, value in defaults.items() if n not in metrics}}
+        missing = {name: value for name, value in defaults.items() if name not in metrics}
+        return {**metrics, **missing}
 
     def compute_task_metrics(self, task: Task) -> Mapping[str, float]:
         """Return the task's metrics by name; empty if the outputs are not available."""
@@ -223,7 +226,8 @@ def evaluate(model: FlatModel, samples: Samples, task: Task) -> Evaluation:
     )
     cells = labels * classes + predictions
     confusion = torch.bincount(cells, minlength=classes**2).view(classes, classes).cpu()
-    outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))  # sums overflow in half
+    # The sum of the losses overflows in half precision.
+    outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     total_loss = float(task.loss(outputs, labels, "sum"))
     if not task.needs_outputs:
         return Evaluation(confusion, total_loss)
@@ -233,7 +237,7 @@ def evaluate(model: FlatModel, samples: Samples, task: Task) -> Evaluation:
 def compute_accuracies(
     model: FlatModel, samples: Samples, sizes: list[int], task: Task
 ) -> list[float]:
-    """Return the top-1 accuracy of a model on the samples of each of several clients.
+    """Return the top-1 accuracy of a model on each client's samples.
 
     Args:
         model: the model.

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from cadis.algorithm import Aggregation, Step
 from cadis.algorithm.local_optimizers import SGD
 from cadis.algorithm.methods import SCAFFOLD, FedAvg, FedDyn, FedNova
-from cadis.training.local import compute_effective_steps
+from cadis.training.batch_training import compute_effective_steps
 from cadis.types import Message, ModelState, TensorState
 from method_support import compute_penalty, make_local_result, make_server_round
 from support import (

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from cadis.algorithm import Aggregation, average_models
 from cadis.algorithm.methods import FedFV
-from cadis.algorithm.methods.fedfv import inner_products
+from cadis.algorithm.methods.fedfv import compute_inner_products
 from cadis.types import ModelState, TensorState
 from method_support import make_server_round
 from support import is_identical, make_server_state, make_update
@@ -165,4 +165,5 @@ def test_opposite_updates_and_zero_updates() -> None:
 
 def test_inner_products_of_many_columns() -> None:
     rows = draw_normal(0, 5, 70_000)
-    torch.testing.assert_close(inner_products(rows[:3], rows[3:]), rows.double() @ rows.double().T)
+    products = compute_inner_products(rows[:3], rows[3:])
+    torch.testing.assert_close(products, rows.double() @ rows.double().T)

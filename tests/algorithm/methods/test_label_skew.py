@@ -143,7 +143,7 @@ def test_rows_of_missing_classes_change_less() -> None:
 
 def test_models_with_one_output_are_rejected() -> None:
     for method in (FedLC(), FedRS(), FedNTD(), BalanceFL()):
-        with pytest.raises(CadisError, match=f"{method.name} needs one output per class"):
+        with pytest.raises(CadisError, match=f"'{method.name}' needs a model with one output"):
             Algorithm(method, task=Binary())
 
 

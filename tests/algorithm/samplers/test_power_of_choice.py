@@ -57,7 +57,7 @@ def test_without_extra_candidates_all_are_chosen() -> None:
     assert all(60 <= counts[client] <= 140 for client in range(6))  # 100 each are expected
 
 
-def test_candidates_are_drawn_by_number_of_examples() -> None:
+def test_candidates_are_drawn_by_number_of_samples() -> None:
     """With one participant and one candidate, the candidate takes part."""
     state = learn_losses(dict.fromkeys(range(3), 1.0), sizes={0: 10, 1: 20, 2: 50})
     draws = 3000

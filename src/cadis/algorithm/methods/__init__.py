@@ -1,4 +1,4 @@
-"""Federated learning methods, one file per method with its client and its server part."""
+"""Federated learning methods, one file per method with its client code and its server code."""
 
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.methods.balancefl import BalanceFL
@@ -56,7 +56,7 @@ _CLASSES: tuple[type[BaseMethod], ...] = (
 )
 
 METHODS: dict[str, type[BaseMethod]] = {method.name: method for method in _CLASSES}
-"""All methods by name. The order sets the color of each method in figures: append new ones."""
+"""All methods by name. The order sets the color of each method in figures: append new methods."""
 
 
 def get_method_label(name: str) -> str:

@@ -1,11 +1,9 @@
 """BalanceFL: class-balanced sampling and knowledge inheritance.
 
 Problem: with long-tailed data, local models neglect the rare classes of a client and forget the
-classes that it does not have.
+classes that the client does not have.
 
-Xian Shuai, Yulin Shen, Siyang Jiang, Zhihe Zhao, Zhenyu Yan, Guoliang Xing: BalanceFL: Addressing
-Class Imbalance in Long-Tail Federated Learning. IPSN 2022.
-https://doi.org/10.1109/IPSN54338.2022.00029
+Shuai et al., IPSN 2022, https://doi.org/10.1109/IPSN54338.2022.00029
 """
 
 from dataclasses import dataclass
@@ -23,21 +21,22 @@ from cadis.algorithm.methods.cadis import masked_kl_divergence
 
 @dataclass(frozen=True)
 class BalanceFL(BaseMethod):
-    """FedAvg with class-balanced batches and distillation of missing classes.
+    """FedAvg with class-balanced batches, and distillation for classes that a client lacks.
 
-    An epoch draws n_i samples with replacement, each class of the client with equal probability
-    (class-balanced sampling). Clients add ``inheritance * KL(q || p)`` to the loss, where q and p
-    are the softmax of the received and of the local model over the classes that the client does
-    not have (knowledge inheritance).
+    Use it if the classes of a client have very different numbers of samples, or some are missing.
 
-    Use it if classes are imbalanced at the clients and some are missing.
+    In each epoch, client i draws n_i samples with replacement, so that each of its classes has the
+    same probability (class-balanced sampling). Clients add ``inheritance * KL(q || p)`` to the
+    loss, where q and p are the predictions of the received and of the local model: a softmax over
+    only the classes that the client does not have (knowledge inheritance).
 
-    Departure: the paper's feature augmentation and smooth regularization are left out; the option
-    ``--augment`` changes pictures for any method.
+    Departure from the paper: feature augmentation and smooth regularization are left out. The
+    option ``--augment`` augments images with any method.
 
     Attributes:
-        inheritance: strength of the distillation of missing classes; 0 disables it.
-        balanced: draw the classes of an epoch with equal probability.
+        inheritance: factor of the distillation term in the local loss, which keeps the global
+            model's predictions for classes that a client does not have; 0 disables the term.
+        balanced: draw each class of a client with the same probability in an epoch.
     """
 
     name: ClassVar[str] = "balancefl"
@@ -57,11 +56,11 @@ class BalanceFL(BaseMethod):
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True with inheritance: the received model is the teacher."""
+        """True with inheritance, because the received model is the teacher."""
         return self.inheritance > 0
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
-        """Keep the received model's logits, which are the same in every epoch."""
+        """Keep the logits of the received model, which are the same in all epochs."""
         return BatchExtras(per_sample={"teacher": outputs.logits})
 
     def penalty(self, step: Step) -> Tensor | None:

@@ -1,9 +1,9 @@
-"""FedAdp: adaptive weights by the angle of each update to the mean update.
+"""FedAdp: weights that depend on the angle between each update and the mean update.
 
-Problem: with heterogeneous data, updates that contradict the others slow convergence down.
+Problem: with heterogeneous data, updates that contradict most other updates slow down convergence.
 
-Hongda Wu, Ping Wang: Fast-Convergent Federated Learning with Adaptive Weighting. IEEE Transactions
-on Cognitive Communications and Networking (TCCN) 2021. https://arxiv.org/abs/2012.00661
+Wu and Wang, IEEE Transactions on Cognitive Communications and Networking (TCCN) 2021,
+https://arxiv.org/abs/2012.00661
 """
 
 from collections.abc import Sequence
@@ -27,18 +27,19 @@ from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 class FedAdp(BaseMethod):
     """Larger weights for clients whose updates have a small angle to the mean update.
 
+    Use it if the updates of most clients have similar directions, and some clients contradict them.
+
     The weight of client i is proportional to ``n_i * exp(f(theta_i))``, with the Gompertz function
-    ``f(theta) = alpha * (1 - exp(-exp(-alpha * (theta - 1))))``. theta_i is the mean over the
-    client's rounds of the angle between its update w_i - w_t and the mean update
-    ``sum_j (n_j / N) * (w_j - w_t)``.
+    ``f(theta) = alpha * (1 - exp(-exp(-alpha * (theta - 1))))``. The angle theta_i is the angle
+    between the client's update w_i - w_t and the mean update ``sum_j (n_j / N) * (w_j - w_t)``,
+    averaged over the rounds of the client.
 
-    Use it if most clients agree and some contradict them.
-
-    Departure: without a movement of the client or of the mean there is no angle; it is taken as a
-    right angle, neither with the mean nor against it.
+    Departure from the paper: if the client's update or the mean update is zero, the angle is
+    undefined. Here it is then a right angle.
 
     Attributes:
-        alpha: difference and steepness of the weights between small and large angles.
+        alpha: strength of the effect of angles on weights; a client with a small angle gets up to
+            exp(alpha) times the weight of a client with a large angle.
     """
 
     name: ClassVar[str] = "fedadp"
@@ -80,15 +81,15 @@ class FedAdp(BaseMethod):
         return ClientWeights(torch.softmax(shares.log() + contribution, dim=0), tensors)
 
     def compute_contribution(self, angles: Tensor) -> Tensor:
-        """Return the Gompertz function f of angles: alpha for small ones, 0 for large ones."""
+        """Return the Gompertz function f(theta): near alpha for small, near 0 for large angles."""
         return -self.alpha * torch.expm1(-torch.exp(-self.alpha * (angles - 1)))
 
 
 def compute_angles(updates: Sequence[ClientUpdate], received: Tensor, shares: Tensor) -> Tensor:
     """Return the angle between each update and the mean update.
 
-    Inner products are computed from distances, 2 <a, b> = ||a||^2 + ||b||^2 - ||a - b||^2, so that
-    no update is stored.
+    Inner products are computed from distances, 2 <a, b> = ||a||^2 + ||b||^2 - ||a - b||^2, because
+    this needs no memory for the updates.
 
     Args:
         updates: updates of the participants.
@@ -96,7 +97,7 @@ def compute_angles(updates: Sequence[ClientUpdate], received: Tensor, shares: Te
         shares: weights of the mean, n_i / N, (k,).
 
     Returns:
-        Angles in radians, (k,), float64; pi / 2 without a movement.
+        Angles in radians, (k,), float64; pi / 2 if the update or the mean update is zero.
     """
     mean = average_models([update.model for update in updates], shares).parameters
     mean_square = compute_squared_distance(mean, received)

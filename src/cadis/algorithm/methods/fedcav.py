@@ -1,10 +1,9 @@
-"""FedCav: contribution-aware weights by the loss of the received model.
+"""FedCav: contribution-aware weights, computed from the loss of the received model.
 
-Problem: with heterogeneous data, clients whose data the global model fits badly count too little.
+Problem: with heterogeneous data, clients whose data the global model fits badly have too little
+influence.
 
-Hui Zeng, Tongqing Zhou, Yeting Guo, Zhiping Cai, Fang Liu: FedCav: Contribution-aware Model
-Aggregation on Distributed Heterogeneous Data in Federated Learning. ICPP 2021.
-https://openreview.net/forum?id=b3rEWJMGe1t
+Zeng et al., ICPP 2021, https://openreview.net/forum?id=b3rEWJMGe1t
 """
 
 from collections.abc import Sequence
@@ -27,13 +26,13 @@ from cadis.types import ClientUpdate, ModelState
 
 
 class ReceivedLossMethod(BaseMethod):
-    """Base of methods whose clients send the loss of the received model on their data."""
+    """Base class of methods whose clients send the loss of the received model on their data."""
 
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss",)
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True: clients compute the loss of the received model."""
+        """True, because clients compute the loss of the received model."""
         return True
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
@@ -43,22 +42,23 @@ class ReceivedLossMethod(BaseMethod):
 
 @dataclass(frozen=True)
 class FedCav(ReceivedLossMethod):
-    """Weights by the softmax of the received model's loss on each client's data.
-
-    The weights are ``softmax(min(l_i, mean_j l_j))`` for the losses l_i. Losses above the mean of
-    the round are clipped, so that a client gains nothing by sending a larger one. With
-    ``detection``, the received model is abnormal if more than half of the participants send a loss
-    above the largest loss of the round before. Then the updates are dropped, and the model of the
-    round before is sent again.
+    """Larger weights for clients with a high loss of the received model on their data.
 
     Use it if the global model fits some clients badly. It does not use the number of samples.
 
-    Departure: detection is optional, and off by default as in the code of the authors. The round
-    after an abnormal one is never abnormal. Otherwise the same model could be sent forever, if the
-    next participants have larger losses with the old model as well.
+    The weights are ``softmax(min(l_i, mean_j l_j))``, where l_i is the loss of the received model
+    on the data of client i. Losses above the mean of the round are clipped, so that a client gains
+    nothing if it sends a larger loss. With ``detection``, the server checks the received model: the
+    model is abnormal if more than half of the participants send a loss above the largest loss of
+    the round before. Then the server discards the updates, and sends the previous model again.
+
+    Departure from the paper: detection is optional, and off by default as in the authors' code. The
+    round after an abnormal round is never abnormal. Otherwise the same model could be sent forever,
+    if the next participants also have larger losses with the old model.
 
     Attributes:
-        detection: "off", or "majority" to revert models that most participants find abnormal.
+        detection: "majority" returns to the previous global model if the losses of most
+            participants are unusually large; "off" never does.
     """
 
     name: ClassVar[str] = "fedcav"
@@ -80,7 +80,7 @@ class FedCav(ReceivedLossMethod):
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> ClientWeights:
-        """Return the softmax of the losses, each clipped at their mean."""
+        """Return the softmax of the losses, which are clipped at their mean."""
         values = [update.scalars["received_loss"] for update in updates]
         losses = torch.tensor(values, dtype=torch.float64)
         weights = torch.softmax(losses.clamp(max=losses.mean()), dim=0)

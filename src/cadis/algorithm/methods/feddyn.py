@@ -2,9 +2,7 @@
 
 Problem: with heterogeneous data, the optima of the local losses differ from the global optimum.
 
-Durmus Alp Emre Acar, Yue Zhao, Ramon Matas Navarro, Matthew Mattina, Paul N. Whatmough, Venkatesh
-Saligrama: Federated Learning Based on Dynamic Regularization. ICLR 2021.
-https://arxiv.org/abs/2111.04263
+Acar et al., ICLR 2021, https://arxiv.org/abs/2111.04263
 """
 
 from collections.abc import Sequence
@@ -34,16 +32,18 @@ from cadis.types import ClientUpdate, Message, ModelState, TensorState
 class FedDyn(BaseMethod):
     """A linear and a proximal term in the local loss, and a corrected mean on the server.
 
-    Clients minimize ``L(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2`` and keep
-    ``g_i <- g_i - alpha * (w_i - w_t)``. The server keeps
-    ``h <- h - (alpha / n) * sum_S (w_i - w_t)`` for n clients in total and participants S, and the
-    next model is ``w = mean_S(w_i) - h / alpha``. Batch-norm buffers are averaged.
-
     Use it if the same clients take part often, can keep a vector as large as the model, and train
     with a small learning rate.
 
+    Client i minimizes ``L(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2``, where w_t is the received
+    model, and keeps the vector g_i. After training it sets ``g_i <- g_i - alpha * (w_i - w_t)``.
+    The server keeps a vector h and sets ``h <- h - (alpha / n) * sum_S (w_i - w_t)``, where n is
+    the number of all clients and S the set of participants. The new global model is
+    ``w = mean_S(w_i) - h / alpha``. Batch-norm buffers are averaged without correction.
+
     Attributes:
-        alpha: strength of the regularization.
+        alpha: factor of the proximal term in the local loss, which keeps local models near the
+            received model, and of the changes of the correction vectors of clients and server.
     """
 
     name: ClassVar[str] = "feddyn"
@@ -80,7 +80,7 @@ class FedDyn(BaseMethod):
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Update h, and return the unweighted mean of the models minus h / alpha."""
+        """Update h, and return the mean of the models with equal weights, minus h / alpha."""
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
         mean = average_models([update.model for update in updates], weights)
         (name, model), *_ = state.models.items()

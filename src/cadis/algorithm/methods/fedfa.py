@@ -1,9 +1,8 @@
-"""FedFA: weights by the information in accuracy and participation.
+"""FedFA: weights computed from the accuracy and the participation of clients.
 
-Problem: the global model serves some clients badly.
+Problem: the global model has a low accuracy on the data of some clients.
 
-Wei Huang, Tianrui Li, Dexian Wang, Shengdong Du, Junbo Zhang: Fairness and Accuracy in Federated
-Learning. 2020. https://arxiv.org/abs/2012.10069
+Huang et al., arXiv 2020, https://arxiv.org/abs/2012.10069
 """
 
 from collections import Counter
@@ -29,21 +28,23 @@ from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 @dataclass(frozen=True)
 class FedFA(BaseMethod):
-    """Larger weights for clients with a low accuracy of the received model.
-
-    The weight of client i is ``alpha * A_i + beta * F_i``, normalized, with
-    ``A_i = -log2(acc_i / sum_j acc_j)`` for the accuracy acc_i of the received model on the
-    client's data and ``F_i = -log2(1 - f_i / sum_j f_j)`` for the number f_i of its rounds; A and F
-    are each normalized to sum 1.
+    """Larger weights for clients with a low accuracy of the received model on their data.
 
     Use it if all clients should have a similar accuracy.
 
-    Departure: the momentum of the paper is left out; it is a local or a server optimizer here. An
-    accuracy of 0 counts as half a sample, since its logarithm is infinite.
+    The weight of client i is ``alpha * A_i + beta * F_i``, normalized to sum 1. Both terms are also
+    normalized to sum 1. ``A_i = -log2(acc_i / sum_j acc_j)`` is large if acc_i is small, the
+    accuracy of the received model on the client's data. ``F_i = -log2(1 - f_i / sum_j f_j)`` is
+    large if f_i is large, the number of rounds in which the client took part.
+
+    Departure from the paper: momentum is left out; choose it as a local or server optimizer. An
+    accuracy of 0 counts as half a correct sample, because the logarithm of 0 is infinite.
 
     Attributes:
-        alpha: weight of the accuracy information.
-        beta: weight of the participation information.
+        alpha: factor of the accuracy term in the weights, which is large for clients on whose data
+            the received model has a low accuracy.
+        beta: factor of the participation term in the weights, which is large for clients that took
+            part in many rounds.
     """
 
     name: ClassVar[str] = "fedfa"
@@ -65,7 +66,7 @@ class FedFA(BaseMethod):
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True: clients compute the accuracy of the received model."""
+        """True, because clients compute the accuracy of the received model."""
         return True
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
@@ -92,12 +93,12 @@ class FedFA(BaseMethod):
 
 
 def _get_accuracy(update: ClientUpdate) -> float:
-    """Return the accuracy sent by a client, at least that of half a correct sample."""
+    """Return the accuracy that a client sent, but at least half a correct sample."""
     return min(max(update.scalars["received_accuracy"], 0.5 / update.num_samples), 1.0)
 
 
 def _normalize(information: Tensor) -> Tensor:
-    """Scale to sum 1; equal values without information, as for a single client."""
+    """Scale values to sum 1; return equal values if the sum is 0, NaN or infinite."""
     total = information.sum()
     if not torch.isfinite(total) or total <= 0:
         return torch.full_like(information, 1 / len(information))

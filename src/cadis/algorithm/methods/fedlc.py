@@ -1,9 +1,8 @@
-"""FedLC: logits calibrated by the number of samples per class.
+"""FedLC: logits calibrated with the number of samples per class.
 
 Problem: with label skew, local models overfit the classes with many samples.
 
-Jie Zhang, Zhiqi Li, Bo Li, Jianghe Xu, Shuang Wu, Shouhong Ding, Chao Wu: Federated Learning with
-Label Distribution Skew via Logits Calibration. ICML 2022. https://arxiv.org/abs/2209.00189
+Zhang et al., ICML 2022, https://arxiv.org/abs/2209.00189
 """
 
 from dataclasses import dataclass
@@ -20,16 +19,18 @@ from cadis.algorithm.method import Step
 
 @dataclass(frozen=True)
 class FedLC(BaseMethod):
-    """FedAvg with logits that are lower for classes with few samples at the client.
-
-    The cross-entropy uses ``f_c - tau * n_c^(-1/4)`` instead of the logit f_c, with n_c samples of
-    class c (Eq. 8 of the paper): a rare class must win by a larger margin. The margin of a class
-    without samples is infinite, so its row of the classifier layer does not change.
+    """FedAvg with lower logits for the classes of which a client has few samples.
 
     Use it if clients have all classes, but in very different proportions.
 
+    In the cross-entropy, ``f_c - tau * n_c^(-1/4)`` replaces the logit f_c, where n_c is the number
+    of the client's samples of class c (Eq. 8 of the paper). So a class with few samples must have a
+    larger margin to other classes. The margin of a class without samples is infinite, so that its
+    row of the classifier layer does not change.
+
     Attributes:
-        tau: scale of the margins; 0 is FedAvg.
+        tau: factor of the margins in the local loss: the fewer samples a client has of a class, the
+            more is subtracted from the logit of the class; 0 gives FedAvg.
     """
 
     name: ClassVar[str] = "fedlc"

@@ -1,11 +1,9 @@
 """FedNova: normalized averaging of clients with different numbers of local steps.
 
-Problem: clients with more local steps move further and dominate the mean of FedAvg, which then
-converges to the optimum of a different objective.
+Problem: clients with more local steps have larger updates and dominate the mean of FedAvg, which
+then converges to the optimum of a different objective.
 
-Jianyu Wang, Qinghua Liu, Hao Liang, Gauri Joshi, H. Vincent Poor: Tackling the Objective
-Inconsistency Problem in Heterogeneous Federated Optimization. NeurIPS 2020.
-https://arxiv.org/abs/2007.07481
+Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481
 """
 
 from collections.abc import Sequence
@@ -25,15 +23,16 @@ from cadis.types import ClientUpdate, Message, TensorState
 
 @dataclass(frozen=True)
 class FedNova(BaseMethod):
-    """The mean of updates per local step, scaled to the mean number of steps.
+    """The mean of the clients' updates per local step, times the mean number of local steps.
 
-    ``w <- w_t + tau * sum_i p_i * (w_i - w_t) / tau_i`` with p_i = n_i / N, tau_i effective local
-    steps and ``tau = sum_i p_i * tau_i`` (Eq. 7 and 10 of the paper). tau_i is the norm of the
-    paper's a_i: the number of steps for plain SGD. With momentum or weight decay, it is the number
-    of plain steps that would move as far along a constant gradient. If all clients take equally
-    many steps, it is FedAvg.
+    Use it if clients have very different numbers of samples, and so different numbers of local
+    steps.
 
-    Use it if clients have very different numbers of samples, and so of local steps.
+    ``w <- w_t + tau * sum_i p_i * (w_i - w_t) / tau_i`` with p_i = n_i / N and
+    ``tau = sum_i p_i * tau_i`` (Eq. 7 and 10 of the paper). tau_i is the effective number of local
+    steps, the norm of the vector a_i in the paper. For plain SGD it is the number of steps. With
+    momentum or weight decay, it is the number of plain SGD steps that would move as far along a
+    constant gradient. If tau_i is the same for all clients, the result equals FedAvg.
     """
 
     name: ClassVar[str] = "fednova"
@@ -54,7 +53,7 @@ class FedNova(BaseMethod):
     def finish(
         self, result: LocalResult, received: Message, client_state: TensorState
     ) -> ClientOutput:
-        """Send tau_i, the number of effective local steps."""
+        """Send tau_i, the effective number of local steps."""
         return ClientOutput(client_state, scalars={"effective_steps": result.effective_steps})
 
     def aggregate(
@@ -62,12 +61,12 @@ class FedNova(BaseMethod):
     ) -> Aggregation:
         """Return the normalized average of Eq. 7.
 
-        It is computed as the mean of the models with weights proportional to p_i / tau_i, whose
-        distance from w_t is then multiplied by tau * sum_i p_i / tau_i.
+        The models are first averaged with weights proportional to p_i / tau_i. Then the difference
+        between this mean and w_t is multiplied by tau * sum_i p_i / tau_i.
         """
         shares = compute_sample_weights([update.num_samples for update in updates])
         values = [update.scalars["effective_steps"] for update in updates]
-        steps = torch.tensor(values, dtype=torch.float64).clamp(min=1e-3)  # a divisor
+        steps = torch.tensor(values, dtype=torch.float64).clamp(min=1e-3)  # not 0
         per_step = shares / steps
         scale = float((shares * steps).sum() * per_step.sum())  # tau * sum_i p_i / tau_i
         models, weights = average_updates(updates, per_step / per_step.sum())

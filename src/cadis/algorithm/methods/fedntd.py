@@ -2,9 +2,7 @@
 
 Problem: local training forgets the classes that a client does not have.
 
-Gihun Lee, Minchan Jeong, Yongjin Shin, Sangmin Bae, Se-Young Yun: Preservation of the Global
-Knowledge by Not-True Distillation in Federated Learning. NeurIPS 2022.
-https://arxiv.org/abs/2106.03097
+Lee et al., NeurIPS 2022, https://arxiv.org/abs/2106.03097
 """
 
 from dataclasses import dataclass
@@ -21,15 +19,17 @@ from cadis.algorithm.methods.cadis import not_true_loss
 
 @dataclass(frozen=True)
 class FedNTD(BaseMethod):
-    """FedAvg with distillation of the received model's predictions for not-true classes.
-
-    Clients add ``beta * KL(q || p)`` to the loss, where q and p are the softmax of the received and
-    of the local model's logits without the true class (Eq. 3 and 4 of the paper, temperature 1).
+    """FedAvg with distillation of the received model's predictions for wrong classes.
 
     Use it if every client has only some of the classes.
 
+    Clients add ``beta * KL(q || p)`` to the loss. Here q and p are the predictions of the received
+    and of the local model: a softmax over the logits of all classes except the true class of the
+    sample (Eq. 3 and 4 of the paper, with temperature 1).
+
     Attributes:
-        beta: strength of the distillation; 0 is FedAvg.
+        beta: factor of the distillation term in the local loss, which keeps the received model's
+            predictions for wrong classes; 0 gives FedAvg.
     """
 
     name: ClassVar[str] = "fedntd"
@@ -49,11 +49,11 @@ class FedNTD(BaseMethod):
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True with distillation: the received model is the teacher."""
+        """True with distillation, because the received model is the teacher."""
         return self.beta > 0
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
-        """Keep the received model's logits, which are the same in every epoch."""
+        """Keep the logits of the received model, which are the same in all epochs."""
         return BatchExtras(per_sample={"teacher": outputs.logits})
 
     def penalty(self, step: Step) -> Tensor | None:

@@ -1,15 +1,11 @@
-"""FedOpt: FedAvg with a server optimizer, under the names of the literature.
+"""FedOpt: FedAvg with a server optimizer, under the names that papers use.
 
-A server optimizer works with every method (``--server-optimizer adam``). These methods select one
-by name; its parameters are ordinary options: ``--method fedadam --server-lr 0.03``. The formulas
-are in ``cadis.algorithm.server_optimizers``.
+Every method can be combined with a server optimizer (``--server-optimizer adam``). The methods in
+this file are FedAvg with one of them. Set its parameters with options, as in
+``--method fedadam --server-lr 0.03``. ``cadis.algorithm.server_optimizers`` has the formulas.
 
-Sashank Reddi, Zachary Charles, Manzil Zaheer, Zachary Garrett, Keith Rush, Jakub Konečný, Sanjiv
-Kumar, H. Brendan McMahan: Adaptive Federated Optimization. ICLR 2021.
-https://arxiv.org/abs/2003.00295
-
-Tzu-Ming Harry Hsu, Hang Qi, Matthew Brown: Measuring the Effects of Non-Identical Data Distribution
-for Federated Visual Classification. 2019. https://arxiv.org/abs/1909.06335
+Reddi et al., ICLR 2021, https://arxiv.org/abs/2003.00295
+Hsu et al., arXiv 2019, https://arxiv.org/abs/1909.06335 (FedAvgM)
 """
 
 from collections.abc import Mapping
@@ -19,29 +15,24 @@ from typing import ClassVar
 from cadis.algorithm.about import FEDAVGM_PAPER, FEDOPT_PAPER, About
 from cadis.algorithm.base_method import BaseMethod
 
-_ADAPTIVE = About(
-    topic="server optimizer",
-    paper=FEDOPT_PAPER,
-    server_state="two moments",
-)
+_ADAPTIVE = About(topic="server optimizer", paper=FEDOPT_PAPER, server_state="two moments")
 
 
 @dataclass(frozen=True)
 class FedAvgM(BaseMethod):
     """FedAvg with momentum on the server: the server optimizer `momentum`.
 
-    ``v <- server_momentum * v + (w_t - w)``, ``w <- w_t - server_lr * v``, where w is the mean of
-    FedAvg.
+    Use it if the updates of different rounds contradict each other, because other clients take part
+    in each round: momentum averages the updates over rounds.
 
-    Use it if rounds with different participants contradict each other: the velocity averages them.
+    ``v <- server_momentum * v + (w_t - w)``, then ``w_(t+1) = w_t - server_lr * v``, where w is the
+    mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedavgm"
     default_parts: ClassVar[Mapping[str, str]] = {"server_optimizer": "momentum"}
     about: ClassVar[About] = About(
-        topic="server optimizer",
-        paper=FEDAVGM_PAPER,
-        server_state="a velocity",
+        topic="server optimizer", paper=FEDAVGM_PAPER, server_state="a velocity"
     )
 
 
@@ -49,9 +40,9 @@ class FedAvgM(BaseMethod):
 class FedAdam(BaseMethod):
     """FedAvg with Adam on the server: the server optimizer `adam`.
 
-    The pseudo-gradient is w_t - w, where w is the mean of FedAvg.
+    Use it if all parameters need steps of similar size, although their updates differ in size.
 
-    Use it if parameters need steps of similar size although their updates differ in size.
+    Adam gets ``w_t - w`` as the gradient, where w is the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedadam"
@@ -63,9 +54,10 @@ class FedAdam(BaseMethod):
 class FedYogi(BaseMethod):
     """FedAvg with Yogi on the server: the server optimizer `yogi`.
 
-    The pseudo-gradient is w_t - w, where w is the mean of FedAvg.
+    Use it instead of FedAdam if the size of updates changes suddenly: the step sizes of Yogi change
+    slowly.
 
-    Use it instead of FedAdam if the size of updates changes suddenly: its step sizes change slowly.
+    Yogi gets ``w_t - w`` as the gradient, where w is the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedyogi"
@@ -77,9 +69,9 @@ class FedYogi(BaseMethod):
 class FedAdagrad(BaseMethod):
     """FedAvg with Adagrad on the server: the server optimizer `adagrad`.
 
-    The pseudo-gradient is w_t - w, where w is the mean of FedAvg.
-
     Use it if steps should become smaller with every round, for example with sparse updates.
+
+    Adagrad gets ``w_t - w`` as the gradient, where w is the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedadagrad"

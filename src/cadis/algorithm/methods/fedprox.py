@@ -3,8 +3,7 @@
 Problem: with heterogeneous data, many local steps move local models far from the global model, and
 their mean converges slowly.
 
-Tian Li, Anit Kumar Sahu, Manzil Zaheer, Maziar Sanjabi, Ameet Talwalkar, Virginia Smith: Federated
-Optimization in Heterogeneous Networks. MLSys 2020. https://arxiv.org/abs/1812.06127
+Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
 """
 
 from dataclasses import dataclass
@@ -22,13 +21,14 @@ from cadis.algorithm.method import Step
 class FedProx(BaseMethod):
     """FedAvg with a proximal term that keeps local models near the received model.
 
-    Clients minimize ``L(w) + mu / 2 * ||w - w_t||^2``, where w_t is the received model. Weights are
-    those of FedAvg.
+    Use it as a simple method against client drift: clients and server keep no state between rounds.
 
-    Use it as a simple correction of drift that needs no state.
+    Clients minimize ``L(w) + mu / 2 * ||w - w_t||^2``, where L is the loss on their data and w_t is
+    the received model. The server aggregates as in FedAvg.
 
     Attributes:
-        mu: strength of the proximal term; 0 is FedAvg.
+        mu: factor of the proximal term in the local loss, which keeps local models near the
+            received model; 0 disables the term.
     """
 
     name: ClassVar[str] = "fedprox"

@@ -1,10 +1,9 @@
-"""FedRS: a softmax in which the classes that a client lacks are restricted.
+"""FedRS: a restricted softmax for classes that a client does not have.
 
-Problem: a client without samples of a class pushes its row of the classifier layer away from all
-features, which harms the mean of the models.
+Problem: if a client has no samples of a class, its training moves the row of this class in the
+classifier layer away from the features of all samples. This makes the aggregated model worse.
 
-Xin-Chun Li, De-Chuan Zhan: FedRS: Federated Learning with Restricted Softmax for Label Distribution
-Non-IID Data. KDD 2021. https://doi.org/10.1145/3447548.3467254
+Li and Zhan, KDD 2021, https://doi.org/10.1145/3447548.3467254
 """
 
 from dataclasses import dataclass
@@ -20,17 +19,18 @@ from cadis.algorithm.method import Step
 
 @dataclass(frozen=True)
 class FedRS(BaseMethod):
-    """FedAvg with scaled-down logits for classes without samples at the client.
-
-    The loss uses ``alpha * f_c`` instead of the logit f_c for every class c that the client does
-    not have (Eq. 6 of the paper). So samples of other classes change its row less.
+    """FedAvg with scaled-down logits for classes that a client does not have.
 
     Use it if every client has only some of the classes.
 
-    Departure: the paper scales a classifier layer without bias; here the bias is scaled, too.
+    In the loss, ``alpha * f_c`` replaces the logit f_c of every class c that the client does not
+    have (Eq. 6 of the paper). So the samples of other classes change the row of this class less.
+
+    Departure from the paper: there, the classifier layer has no bias; here the bias is also scaled.
 
     Attributes:
-        alpha: factor of the logits of missing classes; 1 is FedAvg.
+        alpha: factor in the local loss that scales down the logits of classes that a client does
+            not have; 1 gives FedAvg.
     """
 
     name: ClassVar[str] = "fedrs"
@@ -49,6 +49,6 @@ class FedRS(BaseMethod):
     alpha: Annotated[float, Ge(0), Le(1)] = 0.5
 
     def calibrate(self, step: Step) -> Tensor:
-        """Return the logits, those of missing classes times alpha."""
+        """Return the logits, multiplied by alpha for classes that the client does not have."""
         missing = (step.class_counts[..., None, :] == 0).to(step.logits.dtype)
         return step.logits * (1 - (1 - self.alpha) * missing)

@@ -1,9 +1,8 @@
 """MOON: model-contrastive federated learning.
 
-Problem: with heterogeneous data, local training worsens the representation of the global model.
+Problem: with heterogeneous data, local training makes the representations of the model worse.
 
-Qinbin Li, Bingsheng He, Dawn Song: Model-Contrastive Federated Learning. CVPR 2021.
-https://arxiv.org/abs/2103.16257
+Li et al., CVPR 2021, https://arxiv.org/abs/2103.16257
 """
 
 from dataclasses import dataclass
@@ -23,19 +22,22 @@ from cadis.types import Message, ModelState, TensorState
 class MOON(BaseMethod):
     """FedAvg with a contrastive loss between local, global and previous representations.
 
-    Clients add ``mu * mean(-log(exp(s_glob) / (exp(s_glob) + exp(s_prev))))`` to the loss (Eq. 3 of
-    the paper), with ``s_glob = cos(z, z_glob) / tau``, ``s_prev = cos(z, z_prev) / tau``. Here z,
-    z_glob and z_prev are the representations by the local model, the received model and the model
-    that the client sent last. The first round of a client has no previous model and no such term.
-
     Use it if clients can keep a model between rounds, and features differ between clients.
 
-    Departure: the paper adds a projection head of two layers before the classifier layer; here the
-    inputs of the classifier layer are compared, so that any model can be trained.
+    Clients add ``mu * mean(-log(exp(s_glob) / (exp(s_glob) + exp(s_prev))))`` to the loss (Eq. 3 of
+    the paper), with ``s_glob = cos(z, z_glob) / tau`` and ``s_prev = cos(z, z_prev) / tau``. Here
+    z, z_glob and z_prev are the representations of a sample in the local model, in the received
+    model and in the model that the client sent last. In its first round a client has no previous
+    model, and the term is left out.
+
+    Departure from the paper: there, a projection head of two layers is added before the classifier
+    layer. Here the representations are the inputs of the classifier layer, so that the model does
+    not change.
 
     Attributes:
-        mu: strength of the contrastive term; 0 is FedAvg.
-        temperature: tau, divisor of the cosines.
+        mu: factor of the contrastive term in the local loss, which moves representations towards
+            the received model's and away from the client's last model; 0 gives FedAvg.
+        temperature: tau, the divisor of the cosine similarities in the contrastive term.
     """
 
     name: ClassVar[str] = "moon"

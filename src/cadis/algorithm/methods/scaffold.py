@@ -2,9 +2,7 @@
 
 Problem: with heterogeneous data, the local steps of a client drift towards its own optimum.
 
-Sai Praneeth Karimireddy, Satyen Kale, Mehryar Mohri, Sashank Reddi, Sebastian Stich, Ananda
-Theertha Suresh: SCAFFOLD: Stochastic Controlled Averaging for Federated Learning. ICML 2020.
-https://arxiv.org/abs/1910.06378
+Karimireddy et al., ICML 2020, https://arxiv.org/abs/1910.06378
 """
 
 from collections.abc import Sequence
@@ -29,18 +27,20 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 @dataclass(frozen=True)
 class SCAFFOLD(BaseMethod):
-    """Local steps corrected by control variates, with equal weights.
-
-    A local step is ``y <- y - eta * (g(y) - c_i + c)``; the server keeps c, client i keeps c_i.
-    After training, ``c_i <- c_i - c + (x - y_i) / (K * eta)`` (option II of the paper) for the
-    received model x, the trained model y_i and K steps. The server updates
-    ``c <- c + (1 / n) * sum_S (change of c_i)``. The paper's global step size eta_g is the learning
-    rate of a server optimizer; it is 1 without one.
+    """Local steps corrected with control variates, and equal weights of the clients.
 
     Use it if the same clients take part often and can keep a vector as large as the model.
 
-    Departure: with local momentum, K is the number of plain SGD steps that would move as far along
-    a constant gradient, so that c_i is still a mean of gradients.
+    A local step is ``y <- y - eta * (g(y) - c_i + c)``, where g is the gradient and eta the
+    learning rate. The server keeps the control variate c, and client i keeps c_i. After training,
+    the client sets ``c_i <- c_i - c + (x - y_i) / (K * eta)`` (option II of the paper), where x is
+    the received model, y_i the trained model, and K the number of local steps. The server sets
+    ``c <- c + (1 / n) * sum_S (change of c_i)``, where n is the number of all clients and S the set
+    of participants. The global step size eta_g of the paper is 1; to change it, choose a server
+    optimizer with a learning rate.
+
+    Departure from the paper: with local momentum, K is the number of plain SGD steps that would
+    move as far along a constant gradient, so that c_i is still a mean of gradients.
     """
 
     name: ClassVar[str] = "scaffold"

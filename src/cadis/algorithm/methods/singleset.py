@@ -11,8 +11,10 @@ from cadis.algorithm.base_method import BaseMethod
 class SingleSet(BaseMethod):
     """Centralized training: one client has the data of all clients.
 
-    The update of this client is the new model. Use it as the reference for the accuracy that is
-    possible without federation. It is the reference line of the CADIS paper.
+    Use it as a reference: it shows the accuracy that is possible without federation. The paper of
+    CADIS uses it in the same way.
+
+    The trained model of this client becomes the global model.
     """
 
     name: ClassVar[str] = "singleset"

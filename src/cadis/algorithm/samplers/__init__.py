@@ -1,4 +1,4 @@
-"""Samplers: the selection of the participants of a round. One file per sampler."""
+"""Samplers: they choose the participants of a round. Each sampler is in its own file."""
 
 from cadis.algorithm.samplers.base import BaseSampler, SamplerFeedback, SamplerRound, Uniform
 from cadis.algorithm.samplers.clusters import Clusters

@@ -1,4 +1,4 @@
-"""The base class of samplers, uniform sampling, and functions that several samplers use."""
+"""Base class of samplers, uniform sampling, and functions that several samplers use."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -30,17 +30,17 @@ def _no_profiles(clients: Sequence[ClientId]) -> Tensor:
 
 @dataclass(frozen=True)
 class SamplerRound:
-    """Facts about a round before its participants are chosen.
+    """Facts about a round before its participants are chosen; the argument of ``choose``.
 
     Attributes:
         number: number of the round, from 1.
         available: ids of the n available clients, in the same order in each round.
         num_participants: k, the number of participants to choose; at most n.
         generator: random generator of the round.
-        cluster_labels: function from m clients to the cluster of each, (m,), as the method knows
-            it; -1 for a client without a known cluster.
-        client_profiles: function from m clients to one vector each, (m, d), whose cosines are the
-            similarities of the clients; zeros for a client that is not known yet.
+        cluster_labels: function that returns the cluster of each of m clients, (m,), as found by
+            the method; -1 for a client without a known cluster.
+        client_profiles: function that returns a vector for each of m clients, (m, d), whose cosines
+            are the similarities of the clients; zeros for a client that has not taken part yet.
     """
 
     number: int
@@ -51,22 +51,23 @@ class SamplerRound:
     client_profiles: Callable[[Sequence[ClientId]], Tensor] = _no_profiles
 
     def select_clients(self, indices: Tensor) -> list[ClientId]:
-        """Return the available clients at some indices, (m,), in the order of ``available``."""
+        """Return the available clients at ``indices``, (m,), in the order of ``available``."""
         return [self.available[index] for index in sorted(indices.tolist())]
 
 
 @dataclass(frozen=True)
 class SamplerFeedback:
-    """Result of a round, for samplers that learn from it.
+    """Result of a round; the argument of ``learn``.
 
     Attributes:
         number: number of the round, from 1.
         updates: valid updates of the participants.
-        sent: message that each of these participants received, by client.
-        report: report of the method about the round, as named arrays.
-        head: slices of a model's parameters that are the classifier layer: its weight, then its
-            bias if it has one; empty without such a layer.
-        num_outputs: number of outputs of the classifier layer; 0 without such a layer.
+        sent: message that each of these participants received, by client id.
+        report: arrays that the method reports about the round, by name.
+        head: slices of ``model.parameters`` with the classifier layer: its weight, then its bias if
+            it has one; empty without a classifier layer.
+        num_outputs: number of outputs of the classifier layer; 0 without a classifier layer.
+        participants: all clients that the sampler chose, also those without a valid update.
     """
 
     number: int
@@ -75,14 +76,15 @@ class SamplerFeedback:
     report: TensorState = field(default_factory=dict)
     head: tuple[slice, ...] = ()
     num_outputs: int = 0
+    participants: Sequence[ClientId] = ()
 
 
 class BaseSampler:
     """Base class of samplers, which choose the participants of a round.
 
     Derive a frozen dataclass and write ``choose``. Override ``learn`` if the choice depends on past
-    rounds. A sampler object stores nothing itself: its state is passed in and returned as named
-    tensors, which checkpoints store.
+    rounds. A sampler object stores nothing between calls: its state is passed in and returned as
+    named tensors, which checkpoints store.
 
     Example:
         Choose the clients with the smallest ids in even rounds, and the others in odd rounds:
@@ -107,18 +109,21 @@ class BaseSampler:
         >>> [record.participants for record in result.history]
         [[1], [0]]
 
-        In a file ``mine.py`` the same class runs by ``cadis run --sampler mine.py:Alternate``.
+        From a file ``mine.py``, the class runs with ``cadis run --sampler mine.py:Alternate``.
 
     Attributes:
         name: name of the sampler in options and files.
-        needs_clusters: True if the sampler needs clusters; a method that finds none is then
-            rejected.
-        needs_head: True if the sampler reads the updates of the classifier layer; a model without
-            such a layer is then rejected.
+        needs_clusters: True if the sampler needs clusters. A method that does not find clusters
+            then raises an error.
+        needs_profiles: True if the sampler needs profiles of the clients. A method without profiles
+            then raises an error.
+        needs_head: True if the sampler reads the updates of the classifier layer. A model without a
+            classifier layer then raises an error.
     """
 
     name: ClassVar[str]
     needs_clusters: ClassVar[bool] = False
+    needs_profiles: ClassVar[bool] = False
     needs_head: ClassVar[bool] = False
 
     @abstractmethod
@@ -136,14 +141,14 @@ class BaseSampler:
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
         """Return the state for the next round. Called at the end of each round.
 
-        The default keeps the state.
+        The default returns the state unchanged.
 
         Args:
             feedback: valid updates of the participants, and the report of the method.
             state: state before this round; empty at first.
 
         Returns:
-            Named tensors; see ``ids_to_tensor`` of ``cadis.types`` to store ids of clients.
+            Named tensors. To store client ids, use ``cadis.types.ids_to_tensor``.
         """
         del feedback
         return state
@@ -157,38 +162,61 @@ class Uniform(BaseSampler):
     about: ClassVar[About] = About("client selection", _FEDAVG)
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
-        """Draw the participants and return them in the order of the clients."""
+        """Draw the participants, and return them in the order of ``available``."""
         del state
         order = torch.randperm(len(server_round.available), generator=server_round.generator)
         return server_round.select_clients(order[: server_round.num_participants])
 
 
-def draw_without_replacement(
-    log_weights: Tensor, number: int, generator: torch.Generator
+def draw_newcomers(
+    order: Tensor, is_new: Tensor, max_fraction: float, server_round: SamplerRound
 ) -> Tensor:
-    """Draw indices one after the other, with probabilities proportional to the weights left.
+    """Choose participants among the clients that the method does not know yet.
+
+    As many are chosen as in uniform sampling, up to a maximum fraction of the participants.
+    Newcomers that never reply then cannot fill the round.
+
+    Args:
+        order: indices of the n available clients in random order, (n,).
+        is_new: whether a client is a newcomer, (n,), bool.
+        max_fraction: maximum fraction of newcomers, unless all clients are newcomers.
+        server_round: number of participants and random generator.
+
+    Returns:
+        Indices of the newcomers, in the given order, (m,).
+    """
+    num_participants, fraction = server_round.num_participants, float(is_new.float().mean())
+    if fraction == 1:
+        return order[:num_participants]
+    draws = torch.rand(num_participants, generator=server_round.generator)
+    count = min(int((draws < fraction).sum()), round(max_fraction * num_participants))
+    return order[is_new[order]][:count]
+
+
+def draw_without_replacement(log_weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw indices one after the other, with probabilities proportional to the remaining weights.
 
     Uses the Gumbel top-k trick, which is exact also for very small weights.
 
     Args:
-        log_weights: logarithms of the weights, up to a constant, (n,).
-        number: m, the number of indices to draw.
-        generator: source of randomness.
+        log_weights: logarithms of the weights; an added constant has no effect, (n,).
+        count: m, the number of indices to draw.
+        generator: random generator.
 
     Returns:
         Indices in the order of the draws, (m,).
     """
     noise = torch.empty(len(log_weights), dtype=torch.float64)
     noise.exponential_(generator=generator)
-    indices: Tensor = (log_weights.double() - noise.log()).topk(number).indices
+    indices: Tensor = (log_weights.double() - noise.log()).topk(count).indices
     return indices
 
 
 def read_client_rows(state: TensorState, *columns: str) -> dict[ClientId, tuple[Any, ...]]:
-    """Return the entries of some columns of a sampler's state for each client.
+    """Return the rows of a sampler's state by client; one value per column.
 
     Args:
-        state: tensors with one row per client, and their ids as "clients"; or nothing.
+        state: tensors with one row per client, and the tensor "clients" with their ids; or empty.
         columns: names of the tensors to read.
     """
     if not state:

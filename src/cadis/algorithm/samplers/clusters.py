@@ -1,4 +1,4 @@
-"""Sampling of equally many participants from each cluster that the method has found."""
+"""Sampling of the same number of participants from each cluster that the method has found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from cadis.algorithm.about import About
-from cadis.algorithm.samplers.base import BaseSampler, SamplerRound
+from cadis.algorithm.samplers.base import BaseSampler, SamplerRound, draw_newcomers
 from cadis.types import ClientId, TensorState
 
 
 @dataclass(frozen=True)
 class Clusters(BaseSampler):
-    """Choose equally many clients from each cluster, at random within a cluster.
+    """Choose the same number of clients from each cluster, at random within a cluster.
 
-    Even a small cluster then has participants in each round. Clients without a known cluster get as
-    many seats as uniform sampling would give them, up to a limit: otherwise a client that never
-    replies would be chosen in each round.
+    So even a small cluster has participants in each round. Of the clients without a known cluster
+    (newcomers), as many are chosen as in uniform sampling, up to a maximum fraction of the
+    participants. Newcomers that never reply then cannot fill the round.
 
     Attributes:
-        newcomers: maximum fraction of the participants without a known cluster.
+        newcomers: maximum fraction of participants without a known cluster, such as new clients.
     """
 
     name: ClassVar[str] = "clusters"
@@ -31,40 +31,31 @@ class Clusters(BaseSampler):
     newcomers: Annotated[float, Ge(0), Le(1)] = 0.5
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
-        """Draw newcomers, then clients from the clusters in turn."""
+        """Draw newcomers, then one client from each cluster in turn."""
         del state
         clients, num_participants = server_round.available, server_round.num_participants
         labels = server_round.cluster_labels(clients)
         order = torch.randperm(len(clients), generator=server_round.generator)
-        newcomers = order[labels[order] < 0][: self._count_newcomers(server_round, labels)]
+        newcomers = draw_newcomers(order, labels < 0, self.newcomers, server_round)
         others = order[labels[order] >= 0]
-        number = num_participants - len(newcomers)
-        chosen = torch.cat([newcomers, _take_turns(others, labels, number, server_round.generator)])
+        count = num_participants - len(newcomers)
+        chosen = torch.cat([newcomers, _take_turns(others, labels, count, server_round.generator)])
         rest = order[~torch.isin(order, chosen)][: num_participants - len(chosen)]
         return server_round.select_clients(torch.cat([chosen, rest]))
 
-    def _count_newcomers(self, server_round: SamplerRound, labels: Tensor) -> int:
-        """Draw the number of participants without a known cluster; all, if no cluster is known."""
-        num_participants = server_round.num_participants
-        unknown = float((labels < 0).float().mean())
-        if unknown == 1:
-            return num_participants
-        draws = torch.rand(num_participants, generator=server_round.generator)
-        return min(int((draws < unknown).sum()), round(self.newcomers * num_participants))
 
-
-def _take_turns(clients: Tensor, labels: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Choose a number of clients, one from each cluster in turn.
+def _take_turns(clients: Tensor, labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Choose clients, one from each cluster in turn, and return their indices, (count,).
 
     The order of the clusters is random; within a cluster, the order of ``clients`` is kept.
 
     Args:
-        clients: indices of clients, (m,).
-        labels: cluster of each client of the federation, (n,).
-        number: number of clients to choose.
-        generator: source of randomness.
+        clients: indices of the clients to choose from, (m,).
+        labels: cluster of each available client, (n,).
+        count: number of clients to choose.
+        generator: random generator.
     """
-    if not len(clients) or number < 1:
+    if not len(clients) or count < 1:
         return clients[:0]
     _, clusters, sizes = labels[clients].unique(return_inverse=True, return_counts=True)
     by_cluster = clusters.argsort(stable=True)
@@ -72,4 +63,4 @@ def _take_turns(clients: Tensor, labels: Tensor, number: int, generator: torch.G
     turn = torch.empty_like(clusters)  # position of each client within its cluster
     turn[by_cluster] = torch.arange(len(clusters)) - starts[clusters[by_cluster]]
     rank = torch.randperm(len(sizes), generator=generator)[clusters]
-    return clients[(turn * len(sizes) + rank).argsort()[:number]]
+    return clients[(turn * len(sizes) + rank).argsort()[:count]]

@@ -1,4 +1,4 @@
-"""FedCluster: the clusters of clients take part in turn."""
+"""FedCluster: in each round, the participants come from one cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from cadis.types import ClientId, TensorState, compute_client_keys, ids_to_tenso
 
 @dataclass(frozen=True)
 class FedCluster(BaseSampler):
-    """Choose the clients of one cluster in each round, and each cluster once per cycle.
+    """Choose the participants of a round from one cluster, and each cluster once per cycle.
 
-    The clusters are those that the method has found; all clients without a known cluster form one
-    more. If the method finds no clusters, clients are grouped by their ids. A cycle has one round
-    per cluster, in a new random order. All clients of a small cluster take part; of a cluster with
-    more than k clients, k are drawn at random.
+    The sampler uses the clusters that the method has found; all clients without a known cluster
+    form one more cluster. If the method finds no clusters, clients are divided into groups by their
+    ids. A cycle has one round per cluster, in a new random order. If a cluster has more than k
+    clients, k of them are drawn at random; otherwise all of them take part.
 
-    Departure: a round of the paper is a cycle here, and a cycle of the paper is a round: one of its
-    rounds trains as many clients as M of ours. The clusters of a method change from round to round;
-    a cluster counts as done if one of its clients took part in the cycle.
+    Departure from the paper: a round of the paper trains all clusters one after the other; here it
+    is a cycle of M rounds. The clusters that a method finds may change from round to round, so a
+    cluster counts as finished if one of its clients took part in the cycle.
 
     Attributes:
-        num_clusters: M, the number of groups if the method finds no clusters.
+        num_clusters: number of groups of clients if the method finds no clusters.
     """
 
     name: ClassVar[str] = "fedcluster"
@@ -50,7 +50,7 @@ class FedCluster(BaseSampler):
     num_clusters: Annotated[int, Gt(0)] = 5
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
-        """Draw from the cluster whose turn it is."""
+        """Draw the participants from the cluster of this round."""
         labels = self._label_clients(server_round)
         members = (labels == _choose_cluster(labels, server_round, state)).nonzero()[:, 0]
         order = torch.randperm(len(members), generator=server_round.generator)
@@ -71,23 +71,23 @@ class FedCluster(BaseSampler):
         labels = server_round.cluster_labels(server_round.available)
         if (labels < 0).all():
             labels = compute_client_keys(server_round.available) % self.num_clusters
-        numbers: Tensor = labels.unique(return_inverse=True)[1]
-        return numbers
+        indices: Tensor = labels.unique(return_inverse=True)[1]
+        return indices
 
 
 def _choose_cluster(labels: Tensor, server_round: SamplerRound, state: TensorState) -> int:
-    """Draw a cluster that was not chosen in this cycle; without one, take the least recent."""
+    """Draw a cluster that was not chosen in this cycle; if all were, return the least recent."""
     rounds, num_clusters = _read_last_rounds(state), int(labels.max()) + 1
-    last_rounds = torch.tensor([rounds.get(client, 0) for client in server_round.available])
-    by_cluster = torch.zeros(num_clusters, dtype=torch.int64)
-    by_cluster = by_cluster.scatter_reduce(0, labels, last_rounds, "amax")
-    finished = server_round.number - 1
-    cycle_start = finished - finished % num_clusters  # last round of the previous cycle
-    remaining = (by_cluster <= cycle_start).nonzero()[:, 0]
+    client_rounds = torch.tensor([rounds.get(client, 0) for client in server_round.available])
+    last_rounds = torch.zeros(num_clusters, dtype=torch.int64)  # of each cluster
+    last_rounds = last_rounds.scatter_reduce(0, labels, client_rounds, "amax")
+    num_finished = server_round.number - 1
+    last_of_previous_cycle = num_finished - num_finished % num_clusters
+    remaining = (last_rounds <= last_of_previous_cycle).nonzero()[:, 0]
     if not len(remaining):
-        return int(by_cluster.argmin())
+        return int(last_rounds.argmin())
     if len(remaining) == 1:
-        return int(remaining)  # without a random draw: a single cluster then equals Uniform
+        return int(remaining)  # no random draw, so that one cluster gives the same as Uniform
     return int(remaining[torch.randint(len(remaining), (), generator=server_round.generator)])
 
 

@@ -1,6 +1,11 @@
-"""Herding: participants whose data were used least in recent rounds."""
+"""Herding: participants that differ from each other and from the recent participants.
 
-from collections.abc import Sequence
+Herding chooses samples one by one so that their mean stays close to the mean of a distribution
+(Max Welling: Herding Dynamical Weights to Learn. ICML 2009). Here the distribution is even over the
+kinds of data that clients have, not over clients: a hundred similar clients count as one.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -8,92 +13,123 @@ import torch
 from annotated_types import Ge, Le, Lt
 from torch import Tensor
 
-from cadis.algorithm.about import About
+from cadis.algorithm.about import About, Paper
 from cadis.algorithm.samplers.base import (
     BaseSampler,
     SamplerFeedback,
     SamplerRound,
+    draw_newcomers,
     read_client_rows,
 )
 from cadis.algorithm.vectors import compute_kernel
 from cadis.types import ClientId, TensorState, ids_to_tensor
 
-_MAX_CANDIDATES = 2048
-_MIN_TURNS = 1e-3
+_MAX_CANDIDATES = 2048  # if more clients are available, only a random subset is compared
+_FORGOTTEN_TURNS = 1e-3  # a client with fewer turns is no longer compared
 
 
 @dataclass(frozen=True)
 class Herding(BaseSampler):
-    """Choose clients that are least similar to the participants of recent rounds.
+    """Choose clients whose data differ from the data of recent participants.
+
+    Participants are chosen one by one. The next one is the client i with the smallest
+    ``sum_j kappa_ij c_j - waiting * r_i * k / n + u_i``, where ``kappa_ij = max(0, cosine)^2`` is
+    the similarity of the profiles of clients i and j, c_j is the number of turns of client j, which
+    fades from round to round, r_i is the number of rounds since client i was chosen, and u_i is a
+    small random number. So each kind of data gets about the same number of turns, even if most
+    clients have the same kind. Nothing depends on a decision about clusters.
 
     Attributes:
-        newcomers: maximum fraction of the participants without a known profile.
-        memory: factor by which past turns count less with every round.
-        waiting: bonus of a client that did not take part for n / k rounds.
-        jitter: maximum of the random number that is added to the score of a client.
+        newcomers: maximum fraction of participants without a known profile, such as new clients.
+        memory: factor by which the past turns of a client count less in each round.
+        waiting: bonus for a client that was not chosen for n / k rounds, in units of one turn of a
+            client with the same data; 0 may ignore clients of a large cluster for long.
+        jitter: upper limit of the random number that is added to the score of each client.
     """
 
     name: ClassVar[str] = "herding"
-    about: ClassVar[About] = About("client selection")
+    needs_profiles: ClassVar[bool] = True
+    about: ClassVar[About] = About(
+        "client selection",
+        Paper(
+            title="Herding Dynamical Weights to Learn",
+            authors="Max Welling",
+            venue="ICML",
+            year=2009,
+            link="https://doi.org/10.1145/1553374.1553517",
+        ),
+        server_state="two numbers per client",
+    )
     newcomers: Annotated[float, Ge(0), Le(1)] = 0.5
     memory: Annotated[float, Ge(0), Lt(1)] = 0.7
     waiting: Annotated[float, Ge(0)] = 0.3
     jitter: Annotated[float, Ge(0)] = 0.05
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
-        clients, k = server_round.available, server_round.num_participants
-        generator = server_round.generator
+        """Draw newcomers, then choose clients one by one by their scores."""
+        clients, count = server_round.available, server_round.num_participants
         profiles = server_round.client_profiles(clients)
-        is_known = (profiles != 0).any(dim=1)
-        order = torch.randperm(len(clients), generator=generator)
-        newcomers = order[~is_known[order]][: self._count_newcomers(server_round, is_known)]
-        candidates = order[is_known[order]][: max(_MAX_CANDIDATES, k)]
-        rows = read_client_rows(state, "turns", "last")
-        scores = self._score(candidates, profiles, server_round, rows)
-        scores += self.jitter * torch.rand(len(scores), generator=generator)
-        chosen = newcomers.tolist()
-        units = profiles[candidates]
-        for _ in range(min(k - len(chosen), len(candidates))):
-            best = int(scores.argmin())
-            chosen.append(int(candidates[best]))
-            scores += compute_kernel(units, units[best : best + 1])[:, 0]
-            scores[best] = torch.inf
-        taken = torch.tensor(chosen, dtype=torch.int64)
-        rest = order[~torch.isin(order, taken)][: k - len(chosen)]
-        return server_round.select_clients(torch.cat([taken, rest]))
+        is_new = (profiles == 0).all(dim=1)
+        order = torch.randperm(len(clients), generator=server_round.generator)
+        newcomers = draw_newcomers(order, is_new, self.newcomers, server_round)
+        candidates = order[~is_new[order]][: max(_MAX_CANDIDATES, count)]
+        rows = read_client_rows(state, "turns", "last_round")
+        scores = self._compute_scores([clients[i] for i in candidates], server_round, rows)
+        scores += self.jitter * torch.rand(len(scores), generator=server_round.generator)
+        best = choose_one_by_one(scores, profiles[candidates], count - len(newcomers))
+        chosen = torch.cat([newcomers, candidates[best]])
+        rest = order[~torch.isin(order, chosen)][: count - len(chosen)]
+        return server_round.select_clients(torch.cat([chosen, rest]))
 
-    def _score(self, candidates, profiles, server_round, rows) -> Tensor:
-        clients = server_round.available
-        ids = [clients[i] for i in candidates.tolist()]
-        recent = {c: turns for c, (turns, _) in rows.items() if turns > _MIN_TURNS}
-        scores = torch.zeros(len(ids))
-        if recent:
-            others = server_round.client_profiles(list(recent))
-            turns = torch.tensor(list(recent.values()))
-            scores = compute_kernel(profiles[candidates], others) @ turns
-        last = torch.tensor([rows[c][1] if c in rows else 0 for c in ids])
-        wait = server_round.number - 1 - last
-        return scores - self.waiting * wait * server_round.num_participants / len(clients)
-
-    def _count_newcomers(self, server_round: SamplerRound, is_known: Tensor) -> int:
-        num_participants = server_round.num_participants
-        unknown = 1 - float(is_known.float().mean())
-        if unknown == 1:
-            return num_participants
-        draws = torch.rand(num_participants, generator=server_round.generator)
-        return min(int((draws < unknown).sum()), round(self.newcomers * num_participants))
+    def _compute_scores(
+        self,
+        clients: Sequence[ClientId],
+        server_round: SamplerRound,
+        rows: Mapping[ClientId, tuple[float, int]],
+    ) -> Tensor:
+        """Return the score of each client before the first seat of the round, (m,)."""
+        turns = {client: turns for client, (turns, _) in rows.items() if turns > _FORGOTTEN_TURNS}
+        profiles = server_round.client_profiles(clients)
+        kernel = compute_kernel(profiles, server_round.client_profiles(list(turns)))
+        last_rounds = torch.tensor([rows[c][1] if c in rows else 0 for c in clients])
+        waits = (server_round.number - 1 - last_rounds) / len(server_round.available)
+        bonus = self.waiting * server_round.num_participants * waits
+        return kernel @ torch.tensor(list(turns.values())) - bonus
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
+        """Count the turns of the participants, also of those that sent no valid update."""
         rows = {
-            client: (turns * self.memory, last)
-            for client, (turns, last) in read_client_rows(state, "turns", "last").items()
+            client: (turns * self.memory, last_round)
+            for client, (turns, last_round) in read_client_rows(
+                state, "turns", "last_round"
+            ).items()
         }
-        for update in feedback.updates:
-            turns = rows.get(update.client_id, (0.0, 0))[0]
-            rows[update.client_id] = turns + 1, feedback.number
-        turns, last = zip(*rows.values(), strict=True)
+        for client in feedback.participants:
+            turns, _ = rows.get(client, (0.0, 0))
+            rows[client] = turns + 1, feedback.number
+        turns, last_rounds = zip(*rows.values(), strict=True)
         return {
             "clients": ids_to_tensor(list(rows)),
             "turns": torch.tensor(turns),
-            "last": torch.tensor(last),
+            "last_round": torch.tensor(last_rounds),
         }
+
+
+def choose_one_by_one(scores: Tensor, profiles: Tensor, count: int) -> Tensor:
+    """Choose the client with the smallest score, add its similarity to all scores, and repeat.
+
+    Args:
+        scores: initial scores, (m,).
+        profiles: profiles of these clients, (m, d).
+        count: number of clients to choose; at most all.
+
+    Returns:
+        Indices of the chosen clients, (min(count, m),).
+    """
+    scores, chosen = scores.clone(), []
+    for _ in range(min(count, len(scores))):
+        best = int(scores.argmin())
+        chosen.append(best)
+        scores += compute_kernel(profiles, profiles[best : best + 1])[:, 0]
+        scores[best] = torch.inf
+    return torch.tensor(chosen, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""HiCS-FL: clients with balanced classes take part more often."""
+"""HiCS-FL: clients with balanced classes are chosen more often."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,33 +21,40 @@ from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, TensorState, ids_to_tensor
 
 _MAX_CLUSTERED = 1000
-"""Maximum number of clients that are clustered in a round; of more, this many are drawn."""
+"""Maximum number of clients to cluster; if there are more, a random subset is clustered."""
 
 
 @dataclass(frozen=True)
 class HiCS(BaseSampler):
-    """Prefer clients with balanced classes, estimated from updates of the classifier bias.
+    """Prefer clients with balanced classes, which it estimates from updates of the classifier bias.
 
-    The estimated label entropy of a client is that of softmax(db / T), where db is its last update
-    of the bias (Eq. 7). Ward's method clusters clients by the angle between their updates plus
-    lambda times the difference of their entropies (Eq. 9). Each participant is drawn in two steps:
-    a cluster with probability proportional to exp(gamma_t * its mean entropy), where
-    gamma_t = gamma_0 * (1 - t / T'), and a client of it with probability proportional to its number
-    of samples (Eq. 10). Clients that never took part are chosen first.
+    Let db be the last update of the classifier bias of a client. The entropy of softmax(db / T)
+    estimates how balanced the classes of the client are (Eq. 7). Ward's method clusters clients;
+    the distance of two clients is the angle between their db plus lambda times the difference
+    between their entropies (Eq. 9). Each participant is drawn in two steps: first a cluster, with
+    probability proportional to exp(gamma_t * mean entropy of the cluster), where
+    gamma_t = gamma_0 * (1 - t / T') in round t; then a client of this cluster, with probability
+    proportional to its number of samples (Eq. 10). Clients that never took part are chosen first.
 
-    Departure: T depends on the learning rate and the number of steps (the paper uses 0.0025 and
-    0.0015 at a learning rate of 0.001), so "auto" estimates it from the updates. A sampler does not
-    know the number of rounds, so T' is a parameter. If there are fewer new clients than
-    participants, the others are drawn as in later rounds. If the layer has no bias, the row means
-    of its weight are used.
+    The parameters are T (temperature), lambda (entropy_weight), gamma_0 (preference) and T'
+    (annealing).
+
+    Departure from the paper: the best T depends on the learning rate and the number of steps (the
+    paper uses 0.0025 and 0.0015 at a learning rate of 0.001), so "auto" estimates it from the
+    updates. A sampler does not know the number of rounds, so T' is a parameter. If there are fewer
+    new clients than participants, the other participants are drawn as in later rounds. If the
+    classifier layer has no bias, the row means of its weight are used.
 
     Attributes:
-        temperature: temperature T of the softmax; "auto" is half of the largest absolute entry of
-            an update, averaged over clients.
-        entropy_weight: lambda, weight of the difference of entropies in the distance.
-        preference: gamma_0, preference for balanced clusters in the first round.
-        annealing: T', number of the round after which all clusters are equally likely.
-        num_clusters: M, the number of clusters; "auto" is the number of participants.
+        temperature: T in softmax(db / T), which estimates a client's class proportions from db, its
+            update of the classifier bias; "auto" is half of the mean over clients of max |db|.
+        entropy_weight: weight of the difference between two clients' class entropies in their
+            distance, angle + weight * difference.
+        preference: strength of the preference for clusters with balanced classes at the start, in
+            exp(preference * mean class entropy); 0 is no preference.
+        annealing: number of rounds in which the preference decreases linearly to 0.
+        num_clusters: number of clusters that clients are grouped into; "auto" is the number of
+            participants.
     """
 
     name: ClassVar[str] = "hics"
@@ -71,7 +78,7 @@ class HiCS(BaseSampler):
     num_clusters: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
-        """Choose clients that never took part first; draw the others in two steps."""
+        """Choose clients that never took part; draw the other participants in two steps."""
         clients, generator = server_round.available, server_round.generator
         row_by_client = {client: row for row, client in enumerate(read_client_rows(state, "sizes"))}
         rows = torch.tensor([row_by_client.get(client, -1) for client in clients])
@@ -88,26 +95,31 @@ class HiCS(BaseSampler):
     def compute_log_weights(
         self, changes: Tensor, sizes: Tensor, server_round: SamplerRound
     ) -> Tensor:
-        """Return the logarithms of the sampling weights pi_m * p_k (Eq. 10), (n,).
+        """Return the logarithms of the sampling weights of clients (Eq. 10), (n,).
+
+        The weight of a client is exp(gamma_t * mean entropy of its cluster), times its share of the
+        samples of the cluster.
 
         Args:
             changes: last update of the bias of each client, (n, classes).
             sizes: number of samples of each client, (n,).
-            server_round: number of the round and of its participants.
+            server_round: facts about the round.
         """
-        entropy = self.compute_entropies(changes)
-        number = server_round.num_participants if self.num_clusters == "auto" else self.num_clusters
-        labels = _cluster_by_ward(self.compute_distances(changes, entropy), number)
+        entropies = self.compute_entropies(changes)
+        max_clusters = self.num_clusters
+        if max_clusters == "auto":
+            max_clusters = server_round.num_participants
+        labels = _cluster_by_ward(self.compute_distances(changes, entropies), max_clusters)
         num_clusters = int(labels.max()) + 1
-        members = torch.bincount(labels, minlength=num_clusters)
+        num_members = torch.bincount(labels, minlength=num_clusters)
         zero = torch.zeros(num_clusters, dtype=torch.float64)
-        mean = zero.index_add(0, labels, entropy) / members
-        total = zero.index_add(0, labels, sizes.double())
+        mean_entropies = zero.index_add(0, labels, entropies) / num_members
+        total_sizes = zero.index_add(0, labels, sizes.double())
         gamma = self.preference * max(0.0, 1 - server_round.number / self.annealing)
-        return gamma * mean[labels] + (sizes / total[labels]).log()
+        return gamma * mean_entropies[labels] + (sizes / total_sizes[labels]).log()
 
     def compute_entropies(self, changes: Tensor) -> Tensor:
-        """Return H(softmax(db / T)) of each client (Eq. 7), (n,)."""
+        """Return the entropy of softmax(db / T) for each client (Eq. 7), (n,)."""
         temperature = self.temperature
         if temperature == "auto":
             largest = changes.abs().amax(dim=1).mean()
@@ -115,10 +127,10 @@ class HiCS(BaseSampler):
         log_probabilities = (changes / temperature).log_softmax(dim=1)
         return -(log_probabilities.exp() * log_probabilities).sum(dim=1)
 
-    def compute_distances(self, changes: Tensor, entropy: Tensor) -> Tensor:
-        """Return the angle between updates + lambda * |H_u - H_k| (Eq. 9), (n, n)."""
+    def compute_distances(self, changes: Tensor, entropies: Tensor) -> Tensor:
+        """Return the angle between updates + lambda * entropy difference (Eq. 9), (n, n)."""
         angles = compute_cosines(normalize(changes)).arccos()
-        return angles + self.entropy_weight * (entropy[:, None] - entropy).abs()
+        return angles + self.entropy_weight * (entropies[:, None] - entropies).abs()
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
         """Store the last update of the bias and the number of samples of the participants."""
@@ -134,14 +146,15 @@ class HiCS(BaseSampler):
 
 
 def _compute_change(feedback: SamplerFeedback, update: ClientUpdate) -> Tensor:
-    """Return the update of the bias, or of the weight's row means without a bias, (classes,).
+    """Return the update of the classifier bias, (classes,).
 
-    A layer with one output stands for two classes with opposite updates.
+    If the layer has no bias, return the update of the row means of its weight. A layer with one
+    output counts as two classes with opposite updates.
     """
     if not feedback.head:
         raise CadisError(
-            "The sampler 'hics' needs the classifier layer, but the model has no linear layer as "
-            "its output; name the layer as head, or choose another sampler."
+            "The sampler 'hics' needs the classifier layer, but no nn.Linear layer computes the "
+            "output of the model; name the layer with the option head, or choose another sampler."
         )
     layer = feedback.head[-1:]  # the bias, or the weight if there is none
     received = feedback.sent[update.client_id].models[update.message.model_name]
@@ -152,12 +165,12 @@ def _compute_change(feedback: SamplerFeedback, update: ClientUpdate) -> Tensor:
     return torch.cat([-change, change]) if len(change) == 1 else change
 
 
-def _cluster_by_ward(distances: Tensor, number: int) -> Tensor:
-    """Return labels of at most a number of clusters by Ward's method, from 0, (n,)."""
+def _cluster_by_ward(distances: Tensor, max_clusters: int) -> Tensor:
+    """Return the cluster labels, from 0, that Ward's method finds for distances (n, n), (n,)."""
     from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
 
     if len(distances) == 1:
         return torch.zeros(1, dtype=torch.int64)
     rows, columns = torch.triu_indices(len(distances), len(distances), offset=1)
     tree = linkage(distances[rows, columns].numpy(), "ward")
-    return torch.from_numpy(fcluster(tree, number, "maxclust")).long() - 1
+    return torch.from_numpy(fcluster(tree, max_clusters, "maxclust")).long() - 1

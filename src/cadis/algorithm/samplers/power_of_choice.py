@@ -1,4 +1,4 @@
-"""Power of choice: clients with a high training loss take part."""
+"""Power of choice: clients with a high training loss are chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,20 +22,22 @@ from cadis.types import ClientId, TensorState, ids_to_tensor
 
 @dataclass(frozen=True)
 class PowerOfChoice(BaseSampler):
-    """Draw candidates by their number of samples, and choose those with the highest last loss.
+    """Draw candidates at random, and choose the candidates with the highest training loss.
 
-    A client that never took part counts as having an infinite loss, so that each client is chosen
-    at some point.
+    The probability of a candidate is proportional to its number of samples. Its training loss is
+    the mean loss in the last round in which it took part. The loss of a client that never took part
+    counts as infinite, so that each client is chosen at some point. The number of candidates is at
+    least the number of participants, and at most the number of available clients.
 
-    Departure: this is the variant rpow-d of the paper. It uses the mean loss of a client's last
-    local training instead of the loss of the current model, which all candidates would have to
-    compute. The numbers of samples are known for clients that took part; the others count as
-    their mean.
+    This is the variant rpow-d of the paper. It does not use the loss of the current model, which
+    all candidates would have to compute.
+
+    Departure from the paper: the server knows the number of samples only for clients that took
+    part. It uses the mean of the known numbers for all other clients.
 
     Attributes:
-        candidates: d, the number of candidates in a round; "auto" is twice the number of
-            participants. It is limited to the range from the number of participants to that of the
-            available clients.
+        candidates: number of clients drawn at random, of which those with the highest training loss
+            take part; "auto" is twice the number of participants.
     """
 
     name: ClassVar[str] = "power-of-choice"
@@ -54,13 +56,13 @@ class PowerOfChoice(BaseSampler):
     candidates: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
-        """Draw the candidates, and return those with the highest last loss."""
+        """Draw the candidates, and return the candidates with the highest last loss."""
         clients, num_participants = server_round.available, server_round.num_participants
         known = read_client_rows(state, "losses", "sizes")
-        number = 2 * num_participants if self.candidates == "auto" else self.candidates
-        number = min(max(number, num_participants), len(clients))
+        count = 2 * num_participants if self.candidates == "auto" else self.candidates
+        count = min(max(count, num_participants), len(clients))
         log_sizes = _estimate_sizes(clients, known).log()
-        candidates = draw_without_replacement(log_sizes, number, server_round.generator).tolist()
+        candidates = draw_without_replacement(log_sizes, count, server_round.generator).tolist()
         candidates.sort(key=lambda index: -known.get(clients[index], (inf, 0))[0])
         return server_round.select_clients(torch.tensor(candidates[:num_participants]))
 
@@ -81,7 +83,7 @@ class PowerOfChoice(BaseSampler):
 
 
 def _estimate_sizes(clients: Sequence[ClientId], known: dict[ClientId, tuple[Any, ...]]) -> Tensor:
-    """Return the number of samples of each client, or the mean of the known ones, (n,)."""
+    """Return the number of samples of each client, (n,); the mean if it is not known."""
     known_sizes = [size for _, size in known.values()]
     mean = sum(known_sizes) / len(known_sizes) if known_sizes else 1.0
     sizes = [known[client][1] if client in known else mean for client in clients]

@@ -10,7 +10,7 @@ PARTITIONERS: dict[str, type[Partitioner]] = {
     cls.name: cls
     for cls in (MultiCluster, BalancedCluster, UnbalancedCluster, PowerLaw, Iid, Dirichlet)
 }
-"""Partitioners by name."""
+"""Partitioners by their name in the option ``--partition``."""
 
 __all__ = [
     "PARTITIONERS",

@@ -1,6 +1,8 @@
 """Partitions with clusters of clients, from the CADIS paper.
 
-MC has several clusters of unequal size. BC and UC have one cluster, and single clients beside it.
+MC (multi-cluster) has several clusters with different numbers of clients. BC (balanced cluster) and
+UC (unbalanced cluster) have one large cluster; each of the other clients has its own set of
+classes. Balanced means that all clients have equally many samples.
 
 Nguyen et al. CADIS: Handling Cluster-skewed Non-IID Data in Federated Learning with Clustered
 Aggregation and Knowledge DIStilled Regularization. CCGrid 2023. https://arxiv.org/abs/2302.10413
@@ -33,13 +35,15 @@ class MultiCluster:
     Each cluster has its own classes. Clients of one cluster have the same label distribution:
     equally many samples of each class of the cluster. The number of samples per client is drawn
     from a normal distribution whose mean is the same for all clusters, so a cluster with three
-    times the clients has three times the data. Sizes are as large as the scarcest class allows.
+    times as many clients has about three times as many samples. The mean is as large as the class
+    with the fewest samples allows.
 
     Attributes:
-        ratio: relative number of clients of the clusters; each cluster has its own classes.
-        classes_per_cluster: classes of each cluster, or "auto" to distribute all classes.
-        size_deviation: standard deviation of the clients' sizes, relative to their mean; sizes
-            stay within 0.5 and 1.5 times the mean.
+        ratio: number of clients in each cluster, as a ratio such as 3:1 for two clusters; each
+            cluster has its own classes.
+        classes_per_cluster: number of classes in each cluster; "auto" uses all classes.
+        size_deviation: standard deviation of the number of samples per client, divided by the
+            mean; all clients have between 0.5 and 1.5 times the mean.
 
     Example:
         >>> import torch
@@ -69,7 +73,7 @@ class MultiCluster:
         return Partition(assign_samples(labels, counts, generator), true_clusters)
 
     def _assign_clusters(self, num_clients: int) -> Tensor:
-        """Return the cluster of each client: by the ratio, at least one client per cluster."""
+        """Return the cluster of each client, (clients,); each cluster has at least one client."""
         clusters = len(self.ratio)
         if num_clients < clusters:
             raise CadisError(
@@ -90,7 +94,7 @@ class MultiCluster:
             each = "" if is_auto else f" of {per_cluster} classes each"
             raise CadisError(
                 f"{len(classes)} classes are too few for {clusters} clusters{each} without a "
-                "common class; ask for fewer clusters, for example by the ratio 3:1, or choose "
+                "common class; ask for fewer clusters, for example with the ratio 3:1, or choose "
                 "another partition, for example dirichlet."
             )
         order = classes[torch.randperm(len(classes), generator=generator)]
@@ -106,12 +110,12 @@ class BalancedCluster:
     """Sample-balanced single-cluster partition (Section V-C of the CADIS paper).
 
     All clients have equally many samples. The clients of the cluster hold the same classes. Each
-    of the other clients holds a set of classes that no other client holds; it is drawn from the
-    classes that the fewest clients hold.
+    of the other clients holds a set of classes that no other client holds. Classes that few clients
+    hold are chosen first.
 
     Attributes:
-        majority: share of the clients that form the cluster.
-        classes_per_client: classes of each client, or "auto" for a fifth of all classes.
+        majority: fraction of the clients that belong to the cluster.
+        classes_per_client: number of classes of each client; "auto" is a fifth of all classes.
 
     Example:
         >>> import torch
@@ -155,8 +159,8 @@ class BalancedCluster:
             others: number of clients outside the cluster.
             generator: source of the random order of the classes.
         """
-        option = self.classes_per_client
-        per_client = max(1, round(len(classes) / 5)) if option == "auto" else option
+        fifth = max(1, round(len(classes) / 5))
+        per_client = fifth if self.classes_per_client == "auto" else self.classes_per_client
         num_sets = comb(len(classes), per_client)
         if num_sets < 1 + others:
             raise CadisError(
@@ -183,11 +187,11 @@ class BalancedCluster:
 class UnbalancedCluster(BalancedCluster):
     """Sample-unbalanced single-cluster partition (Section V-C of the CADIS paper).
 
-    The same as :class:`BalancedCluster`, but with clients of unequal size.
+    The same as :class:`BalancedCluster`, but clients have different numbers of samples.
 
     Attributes:
-        size_deviation: standard deviation of the clients' sizes, relative to their mean; sizes
-            stay within 0.5 and 1.5 times the mean.
+        size_deviation: standard deviation of the number of samples per client, divided by the
+            mean; all clients have between 0.5 and 1.5 times the mean.
 
     Example:
         >>> import torch

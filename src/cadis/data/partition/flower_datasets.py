@@ -19,8 +19,8 @@ except ImportError:
 class FlowerPartitioner(_FlowerPartitioner):  # type: ignore[misc]
     """Adapter that makes a cadis partitioner a ``flwr_datasets`` partitioner.
 
-    For the same labels and seed it returns the partition of ``cadis run``: client i has
-    partition i. The partition is computed when it is first used.
+    For the same labels and seed, the partition is the same as in ``cadis run``, and client i has
+    the samples of ``load_partition(i)``. The partition is computed when it is first used.
 
     Args:
         partitioner: partitioner of cadis.

@@ -1,4 +1,4 @@
-"""Partitions that are not drawn: those given by the data, and those read from a file."""
+"""Partitions that are not drawn at random: defined by the dataset, or read from a file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def partition_by_owner(client_indices: Mapping[str, Tensor], minimum: int) -> Pa
         raise CadisError(
             "The data do not say which client owns which samples; choose another partition than "
             "'clients', put images into <client>/<class>/<image>, or name the column of the "
-            "clients by --client-column."
+            "clients with --client-column."
         )
     for client, indices in client_indices.items():
         if len(indices) < minimum:
@@ -73,9 +73,10 @@ def read_partition(path: Path, num_samples: int, allow_overlap: bool, minimum: i
         _check_indices(subject, indices, num_samples, minimum)
         for index in indices:
             if index in owners and not allow_overlap:
-                other = "twice" if owners[index] == client else f"like client {owners[index]}"
+                is_same = owners[index] == client
+                problem = " twice" if is_same else f", which client {owners[index]} has too"
                 raise CadisError(
-                    f"{subject} has the index {index} {other}; correct it, or allow it by "
+                    f"{subject} has the index {index}{problem}; correct it, or allow it with "
                     "--allow-overlap."
                 )
             owners[index] = client
@@ -171,7 +172,7 @@ def _get_clusters_path(path: Path) -> Path:
 
 
 def _parse_client_ids(names: list[str]) -> tuple[ClientId, ...]:
-    """Return the names of the clients, as integers if all are: JSON keys are always strings."""
+    """Convert names to integers if all are integers, because JSON keys are always strings."""
     try:
         numbers = [int(name) for name in names if name.isdecimal()]
     except ValueError:  # more digits than int() accepts
@@ -181,7 +182,9 @@ def _parse_client_ids(names: list[str]) -> tuple[ClientId, ...]:
 
 def _check_indices(subject: str, indices: Any, num_samples: int, minimum: int) -> None:
     if not _is_index_list(indices):
-        raise CadisError(f"{subject} must have a list of integers; give training indices.")
+        raise CadisError(
+            f"{subject} must have a list of integers; give the indices of its training samples."
+        )
     if len(indices) < minimum:
         raise CadisError(
             f"{subject} has {len(indices)} samples, but the minimum is {minimum}; give it more, or "

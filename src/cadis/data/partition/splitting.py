@@ -1,4 +1,4 @@
-"""Partitions, the interface of partitioners, and the steps that all partitioners share."""
+"""Partitions, the interface of partitioners, and functions that several partitioners use."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -17,7 +17,7 @@ class Partition:
 
     Attributes:
         indices: indices of each client's training samples, one tensor per client.
-        true_clusters: true cluster of each client, (clients,); None if unknown.
+        true_clusters: number of the true cluster of each client, (clients,); None if unknown.
         client_ids: ids of the clients; by default 0, 1, 2, ...
 
     Example:
@@ -101,7 +101,7 @@ def assign_samples(
 
 
 def apportion(totals: Tensor, weights: Tensor) -> Tensor:
-    """Split each total into integers in proportion to weights, by the largest remainder method.
+    """Split each total into integers in proportion to weights (largest remainder method).
 
     Args:
         totals: integers to split, (rows,).
@@ -109,7 +109,7 @@ def apportion(totals: Tensor, weights: Tensor) -> Tensor:
             positive weight.
 
     Returns:
-        Integers that sum to the total of their row, (rows, columns).
+        Integers, (rows, columns); each row sums to its total.
     """
     weights = weights.double()
     exact = totals[:, None] * weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-300)
@@ -147,13 +147,13 @@ def raise_to_minimum(counts: Tensor, minimum: int, generator: torch.Generator) -
 def split_by_shares(
     labels: Tensor, shares: Tensor, minimum: int, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Split all samples so that each client receives a share of each class.
+    """Split the samples of each class in proportion to the clients' shares of the class.
 
     Clients below the minimum receive samples of larger clients.
 
     Args:
         labels: labels of all samples, (n,).
-        shares: relative share of each class and client, (classes, clients).
+        shares: relative share that each client receives of each class, (classes, clients).
         minimum: smallest number of samples that a client may have.
         generator: source of the random draws.
 
@@ -174,15 +174,18 @@ def check_enough(num_samples: int, num_clients: int, minimum: int) -> None:
 
 
 def draw_sizes(num_clients: int, deviation: float, generator: torch.Generator) -> Tensor:
-    """Draw relative client sizes from a normal around 1, clamped to 0.5 to 1.5, (clients,)."""
+    """Draw relative client sizes from a normal distribution with mean 1, (clients,).
+
+    Sizes are clamped to the range from 0.5 to 1.5.
+    """
     noise = torch.randn(num_clients, generator=generator, dtype=torch.float64)
     return (1 + deviation * noise).clamp(0.5, 1.5)
 
 
 def compute_equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: int) -> Tensor:
-    """Compute sample counts so that a client has equally many samples of each class it holds.
+    """Compute sample counts such that a client has equally many samples of each class it holds.
 
-    The counts are as large as the scarcest class allows.
+    The counts are as large as the class with the fewest samples allows.
 
     Args:
         labels: labels of all samples, (n,).
@@ -192,7 +195,7 @@ def compute_equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: i
 
     Returns:
         Number of samples of each client and class, (clients, classes): at least one of each
-        class that the client holds, and at least ``minimum`` per client.
+        class that the client holds, and at least ``minimum`` in total per client.
     """
     supply, classes_held = torch.bincount(labels), held.sum(dim=1)
     fewest = (minimum / classes_held).ceil().clamp(min=1)  # per class, (clients,)

@@ -1,4 +1,4 @@
-"""Partitions without clusters: IID, Dirichlet, and PA, a power law for each class."""
+"""Partitions without clusters: IID, Dirichlet, and PA (Pareto), a power law for each class."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -13,7 +13,7 @@ from cadis.data.partition.splitting import Partition, check_enough, split_by_sha
 
 @dataclass(frozen=True)
 class Iid:
-    """Random partition of all samples; sizes of clients differ by at most one sample.
+    """IID partition: all samples in random order; client sizes differ by at most one sample.
 
     Example:
         >>> import torch
@@ -39,17 +39,17 @@ class Iid:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Partition of each class by shares drawn from a Dirichlet distribution.
+    """Partition in which the clients' shares of each class have a Dirichlet distribution.
 
-    All samples are distributed. Clients below the minimum receive samples of larger clients, so
-    no draw is repeated.
+    All samples are used. Clients below the minimum receive samples of larger clients; the draw is
+    not repeated.
 
     Hsu, Qi, Brown. Measuring the Effects of Non-Identical Data Distribution for Federated Visual
     Classification. 2019. https://arxiv.org/abs/1909.06335
 
     Attributes:
-        concentration: parameter of the distribution: small values give each client few classes,
-            large values give all clients the same label distribution.
+        concentration: concentration of the Dirichlet distribution: small values give each client
+            few classes, large values give all clients the same class proportions.
 
     Example:
         >>> import torch
@@ -81,12 +81,13 @@ class PowerLaw:
     """Pareto partition (Section V-C of the CADIS paper): a power law for each class.
 
     For each class, the clients are put into a random order. The r-th client receives r^-exponent
-    times the samples of the first. All samples are distributed.
+    times as many samples of the class as the first client. All samples are used.
 
     Nguyen et al. CADIS. CCGrid 2023. https://arxiv.org/abs/2302.10413
 
     Attributes:
-        exponent: inequality of the shares: 0 gives all clients the same number of samples.
+        exponent: exponent of the power law: 0 gives all clients the same number of samples; larger
+            values make the numbers more unequal.
 
     Example:
         >>> import torch

@@ -1,6 +1,5 @@
 """Files, checksums and mirrors of the published datasets."""
 
-from cadis.data.samples import Scaling
 from cadis.data.published.formats import (
     FileFormat,
     PublishedDataset,
@@ -9,6 +8,7 @@ from cadis.data.published.formats import (
     make_idx_format,
     number_files,
 )
+from cadis.data.samples import Scaling
 
 MNIST = PublishedDataset(
     name="mnist",

@@ -1,6 +1,7 @@
-"""Downloading published datasets from mirrors, with checksums and without partial files.
+"""Downloading published datasets from mirrors; only complete files with a right checksum are kept.
 
-``pooch`` is not used: it tries one address per file, and checks only the compressed file.
+The package ``pooch`` is not used: it tries only one address per file, and verifies only the
+compressed file.
 """
 
 import itertools
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from cadis._io import Callbacks, is_full, make_write_error
+from cadis._io import Callbacks, is_disk_full, make_write_error
 from cadis.data.published.formats import PublishedDataset
 from cadis.data.published.published_files import find_plain_or_gzipped, has_digest, read_content
 from cadis.errors import CadisError
@@ -81,7 +82,7 @@ def _try_mirrors(
                 failures.append(f"{address}: {error}")
     raise CadisError(
         f"{published.name} could not be downloaded ({'; '.join(failures)}); try again later, or "
-        "get the files elsewhere and name their folder by --data-dir."
+        "get the files elsewhere and name their folder with --data-dir."
     )
 
 
@@ -101,7 +102,7 @@ def _download(address: str, path: Path, callbacks: Callbacks) -> None:
                     received += len(chunk)
                     callbacks.progress(f"downloading {path.name}", received, total)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        if is_full(error):
+        if is_disk_full(error):
             raise
         raise _MirrorError(getattr(error, "reason", None) or error or type(error)) from error
     if total and received != total:
@@ -109,7 +110,7 @@ def _download(address: str, path: Path, callbacks: Callbacks) -> None:
 
 
 def _extract_files(published: PublishedDataset, received: Path, names: list[str]) -> Iterator[Path]:
-    """Yield the wanted files of a download after their checksums were verified."""
+    """Verify the checksums of the wanted files of a download, and yield their paths."""
     digests = published.formats[0].files
     for path in _unpack(received, names) if published.archive else [received]:
         try:
@@ -122,7 +123,7 @@ def _extract_files(published: PublishedDataset, received: Path, names: list[str]
 
 
 def _unpack(archive: Path, names: list[str]) -> Iterator[Path]:
-    """Unpack the wanted files beside the archive, without the folders of their names."""
+    """Unpack the wanted files to the folder of the archive, without subfolders."""
     try:
         with tarfile.open(archive) as tar:
             members = {Path(member.name).name: member for member in tar if member.isfile()}
@@ -132,13 +133,13 @@ def _unpack(archive: Path, names: list[str]) -> Iterator[Path]:
                 path.write_bytes(source.read() if source else b"")
                 yield path
     except (tarfile.TarError, EOFError, KeyError, OSError, zlib.error) as error:
-        if is_full(error):
+        if is_disk_full(error):
             raise
         raise _MirrorError("it is not the expected archive") from error
 
 
 def _store(path: Path, folder: Path, callbacks: Callbacks) -> None:
-    """Move a file to its folder; an existing file of this name, gzipped or not, is renamed."""
+    """Move a file to a folder; rename an existing file of the same name, gzipped or not."""
     bare = path.name.removesuffix(".gz")
     for name in (bare, f"{bare}.gz"):
         if os.path.lexists(folder / name):

@@ -34,11 +34,11 @@ def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
     dimension as a big-endian integer of four bytes.
     """
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
-        raise CadisError(f"{path} is not an IDX file of bytes; replace it by the published file.")
+        raise CadisError(f"{path} is not an IDX file of bytes; replace it with the published file.")
     if not 1 <= content[3] <= _MAX_DIMENSIONS:
         raise CadisError(
             f"{path} has an array of {content[3]} dimensions, neither images (3) nor labels (1); "
-            "replace it by the published file."
+            "replace it with the published file."
         )
     start = 4 + 4 * content[3]
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4)]
@@ -46,24 +46,27 @@ def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
     if len(content) != expected:
         raise CadisError(
             f"{path} has {len(content):,} bytes, but its header says {expected:,}; it is "
-            "damaged: replace it by the published file."
+            "damaged: replace it with the published file."
         )
     try:
         return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
     except ValueError:  # no data, and a shape that is too large
         raise CadisError(
-            f"{path} has an array of shape {tuple(shape)}; it is damaged: replace it by the "
+            f"{path} has an array of shape {tuple(shape)}; it is damaged: replace it with the "
             "published file."
         ) from None
 
 
 def parse_binary(content: bytes, label_bytes: int, path: Path) -> ImageArrays:
-    """Read the binary version of CIFAR, rows of labels and pixels; the last label is used."""
+    """Read the binary version of CIFAR: each row has its labels, then its pixels.
+
+    CIFAR-100 has two labels per row, the coarse and the fine class; the last label is used.
+    """
     width = label_bytes + _CIFAR_PIXELS
     if not content or len(content) % width:
         raise CadisError(
             f"{path} has {len(content):,} bytes, which is not a multiple of {width:,}; it is not "
-            "a CIFAR binary file, or damaged: replace it by the published file."
+            "a CIFAR binary file, or damaged: replace it with the published file."
         )
     rows = np.frombuffer(content, np.uint8).reshape(-1, width)
     return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, label_bytes - 1]
@@ -72,7 +75,7 @@ def parse_binary(content: bytes, label_bytes: int, path: Path) -> ImageArrays:
 def parse_python(content: bytes, key: str, path: Path) -> ImageArrays:
     """Read the Python version of CIFAR, a pickled dictionary with labels under ``key``.
 
-    The unpickler builds only arrays, because a pickle could run any command.
+    A pickle could run any command, so only pickles of arrays and plain containers are loaded.
     """
     try:
         batch = _PlainUnpickler(io.BytesIO(content), encoding="latin1").load()
@@ -86,7 +89,7 @@ def parse_python(content: bytes, key: str, path: Path) -> ImageArrays:
         reason = " ".join(to_printable(error).split())
         raise CadisError(
             f"{path} is not a batch of the Python version of CIFAR ({reason}); "
-            "replace it by the published file."
+            "replace it with the published file."
         ) from error
 
 
@@ -108,9 +111,9 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return an allowed class or function."""
         if (module, name) not in _ALLOWED:
-            raise CadisError(
+            raise CadisError(  # parse_python puts the path before this message
                 f"uses {module}.{name}, which no CIFAR file does: it may be malicious and was not "
-                "loaded; replace it by the published file."
+                "loaded; replace it with the published file."
             )
         return _ALLOWED[module, name]
 
@@ -119,8 +122,8 @@ class _PlainUnpickler(pickle.Unpickler):
 class FileFormat:
     """Files of one version of a published dataset.
 
-    Checksums are those of the decompressed files: SHA-256, or MD5 if only that was published.
-    Pickles with a wrong checksum are not opened: a damaged one may request all memory.
+    Checksums are computed from the decompressed files: SHA-256, or MD5 if only MD5 was published.
+    Pickles with a wrong checksum are not opened, because a damaged pickle may request all memory.
     """
 
     folders: tuple[str, ...]  # usual folders of its files, within a folder of datasets
@@ -139,7 +142,8 @@ class FileFormat:
 class PublishedDataset:
     """A published dataset.
 
-    A download gives the first format: from the archive, or else as single files, gzipped.
+    The first format is the one that is downloaded: as an archive if there is one, else as single
+    gzipped files.
     """
 
     name: str
@@ -156,7 +160,7 @@ def _read_idx(contents: Sequence[bytes], paths: Sequence[Path]) -> ImageArrays:
     if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
         raise CadisError(
             f"{paths[0]} and {paths[1]} have arrays of shapes {images.shape} and {labels.shape}, "
-            "not images and as many labels; replace them by the published files."
+            "not images and as many labels; replace them with the published files."
         )
     return images[:, None], labels
 
@@ -172,16 +176,21 @@ def _read_batches(
 
 def make_cifar_binary_reader(label_bytes: int) -> Reader:
     """Return a reader of the binary version with ``label_bytes`` labels before the pixels."""
-    return partial(_read_batches, lambda c, path: parse_binary(c, label_bytes, path))
+    return partial(_read_batches, lambda content, path: parse_binary(content, label_bytes, path))
 
 
 def make_cifar_python_reader(key: str) -> Reader:
     """Return a reader of the Python version with the labels under a key."""
-    return partial(_read_batches, lambda c, path: parse_python(c, key, path))
+    return partial(_read_batches, lambda content, path: parse_python(content, key, path))
 
 
 def make_idx_format(folders: tuple[str, ...], digests: Sequence[str]) -> FileFormat:
-    """Return the format of IDX files, with checksums of the training set and of the test set."""
+    """Return the format of IDX files.
+
+    Args:
+        folders: usual folders of the files.
+        digests: checksums of training images, training labels, test images and test labels.
+    """
     names = [
         f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
     ]

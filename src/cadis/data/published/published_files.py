@@ -13,10 +13,10 @@ import torch
 from platformdirs import user_cache_path
 
 from cadis._io import is_file
-from cadis.data.samples import Dataset, Samples
 from cadis.data.preprocessing import ImagePreprocessing
 from cadis.data.published.catalogue import CATALOGUE
 from cadis.data.published.formats import FileFormat, PublishedDataset
+from cadis.data.samples import Dataset, Samples
 from cadis.errors import CadisError
 
 
@@ -25,7 +25,7 @@ class DatasetFiles:
     """Files of a dataset on disk, some of which may be missing."""
 
     file_format: FileFormat
-    paths: dict[str, Path]  # by published name; files may be gzipped
+    paths: dict[str, Path]  # published name -> path of the file, which may be gzipped
 
     @property
     def folder(self) -> Path:
@@ -68,7 +68,7 @@ def find_dataset(published: PublishedDataset, folders: Sequence[Path]) -> Datase
 
 
 def describe_missing_files(published: PublishedDataset, folders: Sequence[Path]) -> str:
-    """Return which files an incomplete copy lacks, as text; "" without an incomplete copy."""
+    """Return text that names the missing files of an incomplete copy; "" if there is none."""
     for subfolder, files in _list_candidates(published, folders):
         missing = files.list_missing()
         if subfolder != "." and 0 < len(missing) < len(files.paths):
@@ -79,7 +79,7 @@ def describe_missing_files(published: PublishedDataset, folders: Sequence[Path])
 def _list_candidates(
     published: PublishedDataset, folders: Sequence[Path]
 ) -> Iterator[tuple[str, DatasetFiles]]:
-    """Yield the usual subfolders of a dataset, with the files that would be there."""
+    """Yield the usual subfolders of a dataset, each with the expected files."""
     for folder in folders:
         for file_format in published.formats:
             for subfolder in file_format.folders:
@@ -102,7 +102,7 @@ def load_published(published: PublishedDataset, files: DatasetFiles) -> Dataset:
 
 
 def find_problems(files: DatasetFiles) -> Iterator[str]:
-    """Yield one sentence for each file that is damaged or not the published one."""
+    """Yield one sentence for each file that is damaged or differs from the published file."""
     for name, path in files.paths.items():
         try:
             check_content(read_content(path), files.file_format.files[name], path)
@@ -117,11 +117,12 @@ def read_content(path: Path) -> bytes:
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CadisError(
-            f"{path} cannot be unzipped ({error}); it is damaged: replace it by the published file."
+            f"{path} cannot be unzipped ({error}); it is damaged: replace it with the published "
+            "file."
         ) from None
     except OSError as error:
         raise CadisError(
-            f"{path} cannot be read: {error.strerror}; replace it by the published file."
+            f"{path} cannot be read: {error.strerror}; replace it with the published file."
         ) from None
 
 
@@ -134,11 +135,11 @@ def check_content(content: bytes, digest: str, path: Path) -> None:
             for name, other_digest in file_format.files.items():
                 if has_digest(content, other_digest):
                     raise CadisError(
-                        f"{path} contains {name} of {other.name}; replace it by the right file."
+                        f"{path} contains {name} of {other.name}; replace it with the right file."
                     )
     raise CadisError(
-        f"{path} is not the published file of this name (its checksum differs); replace it by the "
-        "published file."
+        f"{path} is not the published file of this name (its checksum differs); replace it with "
+        "the published file."
     )
 
 
@@ -149,13 +150,13 @@ def has_digest(content: bytes, digest: str) -> bool:
 
 
 def _has_known_content(files: DatasetFiles) -> bool:
-    """Return whether the smallest file has its checksum: datasets share names of files."""
+    """Return whether the smallest file has the right checksum: datasets have equal file names."""
     name = min(files.paths, key=lambda name: files.paths[name].stat().st_size)
     return has_digest(read_content(files.paths[name]), files.file_format.files[name])
 
 
 def find_plain_or_gzipped(path: Path) -> Path:
-    """Return the path itself, or that of the gzipped file if only this exists."""
+    """Return the path, or the path with ``.gz`` if only the gzipped file exists."""
     zipped = path.with_name(f"{path.name}.gz")
     return zipped if is_file(zipped) and not is_file(path) else path
 
@@ -163,7 +164,7 @@ def find_plain_or_gzipped(path: Path) -> Path:
 def _read_samples(published: PublishedDataset, files: DatasetFiles, names: list[str]) -> Samples:
     """Read the training set or the test set.
 
-    If a checksum is wrong, an error in the structure of the file is reported first.
+    If a checksum is wrong and the file cannot be read either, the error says why it cannot be read.
     """
     paths = [files.paths[name] for name in names]
     contents = [read_content(path) for path in paths]

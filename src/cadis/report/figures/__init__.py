@@ -32,7 +32,7 @@ _FIGURES: dict[str, Callable[[Results], Figure | None]] = {
     "time": studies.draw_time,
     "sweep": studies.draw_sweep,
 }
-"""Functions by the file name of their figure; they return None without data for it."""
+"""Functions by the file name of their figure; a function returns None if there are no data."""
 
 
 @use_one_thread()

@@ -19,13 +19,13 @@ from cadis.report import style
 from cadis.types import ClientId
 
 _MAX_COLUMNS = 60  # rounds in the figure of clusters over rounds
-_MAX_NAMES = 25  # clients that are named along an axis; of more, only the clusters are
+_MAX_NAMES = 25  # clients that are named along an axis; if there are more, clusters are named
 _MIN_WIDTH = 6.4  # inches
 _MIN_BAR = 0.09  # inches
 _CAPTION = (
     "Bars: mean over all rounds; a cluster without participants in a round has weight 0 in it. "
     "Black marks: mean over the rounds in which the cluster has participants. "
-    "Dashed line: equal weights, 1/{}. FedAvg weighs a client by its number of samples; "
+    "Dashed line: equal weights (1/{}). FedAvg weighs a client by its number of samples; "
     "CADIS divides this by the number of participants in its cluster."
 )
 
@@ -37,7 +37,7 @@ def draw_similarity(results: Results) -> Figure | None:
         return None
     order = run_data.matrix.find_rows(run_data.client_order)
     q = compute_q_matrix(run_data.matrix.mean, run_data.matrix.known)[order[:, None], order]
-    unknown = "; grey: unknown" if q.isnan().any() else ""
+    unknown = "; gray: unknown" if q.isnan().any() else ""
     title = f"Similarity of clients{_describe_run(run_data, results)}"
     title = f"{title}\nwhite frames: {_get_frame_name(run_data)}{unknown}"
     return _draw_matrix(run_data, q, "similarity Q (0: lowest, 1: highest)", title)
@@ -48,17 +48,17 @@ def draw_clusters(results: Results) -> Figure | None:
     run_data = _first(results, lambda run: run.has_clusters)
     if run_data is None:
         return None
-    shares, halves = run_data.compute_coassociation(), "as estimated"
+    shares, halves = run_data.compute_coassociation(), "clusters as estimated by the server"
     true_clusters = [run_data.true_clusters[client] for client in run_data.client_order]
     if None not in true_clusters:
         labels = torch.tensor(true_clusters)
         is_upper = torch.ones_like(shares).triu(1) > 0
         shares = torch.where(is_upper, labels[:, None] == labels, shares)
-        halves = "lower half: estimated; upper half: true clusters"
-    unknown = "; grey: no common round" if shares.isnan().any() else ""
+        halves = "below the diagonal: estimated; above: true clusters"
+    unknown = "; gray: no common round" if shares.isnan().any() else ""
     title = f"Pairs of clients in the same cluster{_describe_run(run_data, results)}"
     title = f"{title}\n{halves}{unknown}"
-    return _draw_matrix(run_data, shares, "fraction of their common rounds", title)
+    return _draw_matrix(run_data, shares, "fraction of common rounds in the same cluster", title)
 
 
 def draw_convergence(results: Results) -> Figure | None:
@@ -76,7 +76,7 @@ def draw_convergence(results: Results) -> Figure | None:
                 values = np.mean([error[: len(rounds)] for error in errors], axis=0)
                 text = f"{style.get_legend_label(group)}, {kind} transitive learning"
                 ls = style.DASHES[dash]
-                axes.plot(rounds, values, color=line_style.colour, ls=ls, label=text)
+                axes.plot(rounds, values, color=line_style.color, ls=ls, label=text)
     if not axes.get_lines():
         return None
     style.set_round_axis(axes, results.max_rounds)
@@ -85,26 +85,27 @@ def draw_convergence(results: Results) -> Figure | None:
     style.add_line_legend(drawing)
     sample = next((run.sample_text for run in results.runs if run.sample_text), "")
     pairs = f"\npairs of {sample}" if sample else ""
-    style.add_title(drawing, f"Error of the similarity matrix, compared with the last round{pairs}")
+    title = "Error of the similarity matrix, compared with the mean of all observations"
+    style.add_title(drawing, f"{title}{pairs}")
     return drawing
 
 
 def draw_flow(results: Results) -> Figure | None:
-    """Draw the cluster of each client over rounds; a cluster keeps its colour."""
+    """Draw the cluster of each client over rounds; a cluster keeps its color."""
     run_data = _first(results, lambda run: run.has_clusters)
     rounds, clusters = ([], []) if run_data is None else compute_flow(run_data)
     if run_data is None or len(run_data.history) < 2 or not rounds:
         return None
     clients = run_data.client_order
-    colours = [
+    colors = [
         [
-            to_rgb(style.get_cluster_colour(by_client[c]) if c in by_client else style.UNKNOWN)
+            to_rgb(style.get_cluster_color(by_client[c]) if c in by_client else style.UNKNOWN)
             for by_client in clusters
         ]
         for c in clients
     ]
     drawing, axes = style.new_axes(6.4, min(8.6, 1.4 + 0.16 * len(clients)))
-    axes.imshow(np.array(colours), aspect="auto", interpolation="nearest")
+    axes.imshow(np.array(colors), aspect="auto", interpolation="nearest")
     _name_clients(axes.yaxis, run_data)
     ticks = range(len(rounds) - 1, -1, -max(1, len(rounds) // 10))
     labels = [f"{rounds[tick]}\n{len(set(clusters[tick].values()))}" for tick in ticks]
@@ -113,9 +114,7 @@ def draw_flow(results: Results) -> Figure | None:
     scale = "" if is_linear else ", logarithmic"
     axes.set(xlabel=f"round (above{scale}) and number of clusters (below)")
     title = f"Estimated cluster of each client over rounds{_describe_run(run_data, results)}"
-    style.add_title(
-        drawing, f"{title}\none colour per cluster; grey: client has not taken part yet"
-    )
+    style.add_title(drawing, f"{title}\none color per cluster; gray: client has not taken part yet")
     return drawing
 
 
@@ -185,7 +184,7 @@ def _get_frame_name(run_data: RunData) -> str:
 def draw_cluster_weights(results: Results) -> Figure | None:
     """Draw the weight of each true cluster in the global model, mean over rounds."""
     pairs = style.get_group_styles(results)
-    groups = [(group, colour.colour) for group, colour in pairs if compute_cluster_weights(group)]
+    groups = [(group, line.color) for group, line in pairs if compute_cluster_weights(group)]
     if not groups:
         return None
     sizes = Counter(results.runs[0].true_clusters.values())
@@ -194,14 +193,14 @@ def draw_cluster_weights(results: Results) -> Figure | None:
     drawing, axes = style.new_axes(min(24.0, width), 3.0)
     handles: dict[str, Artist] = {}
     bar = 0.8 / len(groups)
-    for index, (group, colour) in enumerate(groups):
+    for index, (group, color) in enumerate(groups):
         x = np.arange(len(clusters)) + (index - (len(groups) - 1) / 2) * bar
         weights = compute_cluster_weights(group)
         present = compute_cluster_weights(group, present_only=True)
-        axes.bar(x, [weights[label] for label in clusters], 0.95 * bar, color=colour)
+        axes.bar(x, [weights[label] for label in clusters], 0.95 * bar, color=color)
         size = min(14.0, 300.0 * bar / len(clusters))
         axes.plot(x, [present[c] for c in clusters], "_", color="black", ms=size, mew=1.5)
-        handles[style.get_legend_label(group)] = Patch(color=colour)
+        handles[style.get_legend_label(group)] = Patch(color=color)
     equal = axes.axhline(1 / len(clusters), color="black", lw=0.8, ls=(0, (4, 2)))
     names = [f"{label}\n{sizes[label]} client{'s' * (sizes[label] != 1)}" for label in clusters]
     axes.set_xticks(range(len(clusters)), names, rotation=90 if len(clusters) > 8 else 0, size=8)

@@ -30,7 +30,7 @@ def draw_accuracy(results: Results) -> Figure | None:
         (_, line_style), *_ = style.get_group_styles(results)
         rare = f"on rare classes ({style.shorten(results.rare_classes_text, 44)})"
         curves = [get_rare_accuracy(run_data) for run_data in results.runs]
-        rare_style = style.LineStyle(line_style.colour, "dotted", "s")
+        rare_style = style.LineStyle(line_style.color, "dotted", "s")
         plot_spread(axes, curves, rare_style, rare, SHARES, index=1)
     return _finish(drawing, results, "Accuracy of the global model after each round")
 
@@ -47,7 +47,7 @@ def draw_ten_rounds(results: Results) -> Figure | None:
 
 def draw_rare(results: Results) -> Figure | None:
     """Draw the accuracy on the rare classes."""
-    if len(results.groups) == 1:  # the figure of accuracy has it
+    if len(results.groups) == 1:  # the figure of accuracy shows it
         return None
     drawing, axes = style.new_axes()
     _plot_groups(axes, results, get_rare_accuracy)
@@ -180,7 +180,7 @@ def plot_spread(
         label: label in the legend.
         limits: range of possible values, to which the band is cut.
         times: x-values, if they are not the rounds.
-        index: index of the line in the figure, by which markers are shifted.
+        index: index of the line in the figure; markers are shifted according to it.
     """
     rounds, mean, deviation = compute_band(curves)
     if not len(rounds):
@@ -190,7 +190,7 @@ def plot_spread(
     axes.plot(rounds, mean, label=label, **line_style.make_line_options(len(rounds), index))
     if len(curves) > 1:
         low, high = np.clip([mean - deviation, mean + deviation], *limits)
-        axes.fill_between(rounds, low, high, color=line_style.colour, alpha=0.15, lw=0)
+        axes.fill_between(rounds, low, high, color=line_style.color, alpha=0.15, lw=0)
 
 
 def format_axes(axes: Axes, last: int, label: str, first: int = 1) -> None:

@@ -12,12 +12,12 @@ from cadis.report import style
 from cadis.report.figures.curves import SHARES, Curve, format_axes
 from cadis.types import ClientId
 
-_MAX_CELL_CLASSES = 12  # of more classes, cells have no numbers
+_MAX_CELL_CLASSES = 12  # with more classes, cells have no numbers
 _PANEL_SIZE = 4.1  # inches without class names
 _CHAR_WIDTH = 0.075  # inches that a character of a class name takes
-_MIN_TESTS = 3  # of fewer tested rounds, there is no figure over rounds
-_MAX_SITES = 12  # of more sites, a box plot is drawn
-_MAX_NUMBERED = 6  # of more methods, points have no numbers
+_MIN_TESTS = 3  # with fewer tested rounds, there is no figure over rounds
+_MAX_SITES = 12  # with more sites, a box plot is drawn
+_MAX_NUMBERED = 6  # with more methods, points have no numbers
 _MAX_SITE_NAME, _SITE_LINE = 56, 28  # characters of the name of a site, and of a line of it
 
 
@@ -78,7 +78,7 @@ def draw_clients(results: Results) -> Figure | None:
     drawing, axes = style.new_axes(6.4, 1.0 + 0.4 * len(groups))
     for row, (group, line_style) in enumerate(groups):
         values = [v for run in group.runs for v in run.last_client_accuracy.values()]
-        _plot_box(axes, row, np.array(values), line_style.colour)
+        _plot_box(axes, row, np.array(values), line_style.color)
     axes.set_yticks(range(len(groups)), [style.shorten(group.label) for group, _ in groups])
     axes.invert_yaxis()
     axes.set(xlabel=f"accuracy of the last global model on a client's {results.own_data}")
@@ -87,14 +87,14 @@ def draw_clients(results: Results) -> Figure | None:
     axes.grid(axis="x", alpha=0.3)
     seeds = " and seeds" if max(len(group.runs) for group, _ in groups) > 1 else ""
     sample = _get_sample_text(results) or "clients"
-    key = f"points: {sample}{seeds}; box: middle half; whiskers: minimum and maximum"
+    key = f"points: {sample}{seeds}; box: middle half of them; whiskers: minimum and maximum"
     style.add_title(drawing, f"Accuracy across clients\n{key}")
     return drawing
 
 
-def _plot_box(axes: Axes, row: int, values: Curve, colour: str) -> None:
+def _plot_box(axes: Axes, row: int, values: Curve, color: str) -> None:
     """Plot a box with whiskers from minimum to maximum, and a point for each value."""
-    box = {"color": colour, "lw": 1.3}
+    box = {"color": color, "lw": 1.3}
     axes.boxplot(
         values,
         positions=[row],
@@ -108,7 +108,7 @@ def _plot_box(axes: Axes, row: int, values: Curve, colour: str) -> None:
         capprops=box,
     )
     jitter = np.linspace(-0.2, 0.2, len(values)) if len(values) > 1 else np.zeros(1)
-    axes.scatter(values, row + jitter, s=9, color=colour, alpha=0.5, lw=0)
+    axes.scatter(values, row + jitter, s=9, color=color, alpha=0.5, lw=0)
 
 
 def draw_client_rounds(results: Results) -> Figure | None:
@@ -124,7 +124,7 @@ def draw_client_rounds(results: Results) -> Figure | None:
             line = line_style.make_line_options(len(rounds), index)
             axes.plot(rounds, mean, **line, label=style.get_legend_label(group))
             low, high = np.clip([mean - deviation, mean + deviation], *SHARES)
-            axes.fill_between(rounds, low, high, color=line_style.colour, alpha=0.12, lw=0)
+            axes.fill_between(rounds, low, high, color=line_style.color, alpha=0.12, lw=0)
     numbers = [number for run_data in tested for number in run_data.client_accuracy]
     format_axes(axes, max(numbers), "accuracy", first=min(numbers))
     style.add_line_legend(drawing)
@@ -183,13 +183,13 @@ def _plot_sites(
 ) -> None:
     """Plot the mean of one method at each site, and a line from the worst seed to the best."""
     by_site, label = _get_last_accuracy(group), style.get_legend_label(group)
-    colour, marker = line_style.colour, line_style.marker
+    color, marker = line_style.color, line_style.marker
     for row, site in enumerate(sites):
         if not (values := by_site.get(site)):
             continue
         mean, y = float(np.mean(values)), row + offset
-        axes.plot([min(values), max(values)], [y, y], color=colour, lw=1.5)
-        axes.plot([mean], [y], marker, ms=5, color=colour, label=label)
+        axes.plot([min(values), max(values)], [y, y], color=color, lw=1.5)
+        axes.plot([mean], [y], marker, ms=5, color=color, label=label)
         if has_numbers:
             text = f"{mean:.2f}"
             axes.text(max(values) + 0.02, y, text, va="center", size=7, color="#333333")

@@ -28,7 +28,7 @@ def draw_models(results: Results) -> Figure | None:
         left.plot(rounds[known], values[known], **line)
         counts = np.array(count_model_participants(run_data, name), float)
         hatch = _HATCHES[line_style.dash]
-        bars = {"color": line_style.colour, "edgecolor": "white", "hatch": hatch}
+        bars = {"color": line_style.color, "edgecolor": "white", "hatch": hatch}
         right.bar(rounds, counts, 1.0, below, label=style.shorten(name), lw=0, **bars)
         below += counts
     format_axes(left, len(rounds), "test accuracy")

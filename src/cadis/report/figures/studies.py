@@ -30,7 +30,7 @@ def draw_sweep(results: Results) -> Figure | None:
     drawing = draw(cells, results.parameters, comparison.metric)
     seeds = max(spread.count for spread in cells.values())
     key = f"\nmean ± one standard deviation of {seeds} seeds" if seeds > 1 else ""
-    title = f"{comparison.metric_title} over the {RANKING_METRIC.title}, by parameter values"
+    title = f"{comparison.metric_title} for each setting, mean of the {RANKING_METRIC.title}"
     add_title(drawing, f"{title}{key}")
     return drawing
 
@@ -94,7 +94,7 @@ def draw_time(results: Results) -> Figure | None:
     pairs = [(g, line_style) for g, line_style in get_group_styles(results) if not g.is_reference]
     if len(pairs) < 2 or comparison.baseline is None:
         return None
-    names, colours = [shorten(g.label) for g, _ in pairs], [style.colour for _, style in pairs]
+    names, colors = [shorten(g.label) for g, _ in pairs], [style.color for _, style in pairs]
     spreads = [comparison.compute_spread(group, METRICS["server_seconds"]) for group, _ in pairs]
     server = [0.0 if spread is None else 1000 * spread.mean for spread in spreads]
     speed = METRICS["samples_per_second"]
@@ -105,7 +105,7 @@ def draw_time(results: Results) -> Figure | None:
     drawing = new_figure(8.4, 1.1 + 0.32 * len(pairs))
     left, right = drawing.subplots(1, 2, sharey=True)
     for axes, values in ((left, server), (right, client)):
-        bars = axes.barh(names, values, color=colours)
+        bars = axes.barh(names, values, color=colors)
         axes.bar_label(bars, fmt="{:.2f}", padding=3, fontsize=8)
         axes.margins(x=0.18)
     left.invert_yaxis()

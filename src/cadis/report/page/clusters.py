@@ -1,4 +1,4 @@
-"""Page section of clusters: similarities, clusters and weights, round by round."""
+"""Section about clusters: similarities, clusters and weights in each round."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _CACHE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = Wea
 
 
 def make_clusters_section(results: Results) -> dict[str, Any] | None:
-    """Return the data of all runs with clusters; None without such a run."""
+    """Return the data of all runs with clusters; None if there is no such run."""
     clustered = [(index, run) for index, run in results.runs_by_group if run.cluster_estimates]
     runs = []
     for index, run_data in clustered:
@@ -47,17 +47,15 @@ def make_clusters_section(results: Results) -> dict[str, Any] | None:
 
 def _make_run(run_data: RunData, index: int, budget: int) -> dict[str, Any]:
     order = run_data.client_order
-    size = min(MAX_FIGURE_CLIENTS, len(order))  # of too many clients, an even sample
+    size = min(MAX_FIGURE_CLIENTS, len(order))  # an even sample if there are too many clients
     clients = [order[n * len(order) // size] for n in range(size)]
     pairs = len(clients) * (len(clients) - 1) // 2
     total = len(run_data.history)
     rounds = select_rounds(total, max(2, budget // max(1, pairs)))
     # Logarithmic steps, since clusters change most in the first rounds.
     flow = sorted(set(np.geomspace(1, total, _MAX_FLOW).round().astype(int).tolist()))
-    numbers = {*rounds, *flow}
-    frames = list(
-        replay_frames(run_data.history, numbers, run_data.gamma, run_data.sampled_clients)
-    )
+    needed = {*rounds, *flow}
+    frames = list(replay_frames(run_data.history, needed, run_data.gamma, run_data.sampled_clients))
     aligned = align_cluster_labels([frame.labels for frame in frames], run_data.true_clusters)
     by_round = {
         frame.record.round: _make_frame(frame, labels, run_data, clients)
@@ -88,7 +86,7 @@ def _make_frame(
     clients: Sequence[ClientId],
 ) -> dict[str, Any]:
     """Return the data of one round, with one entry for each of the frame keys."""
-    weights, others = _weights(frame, clients)
+    weights, others = _split_weights(frame, clients)
     threshold, confidence = get_threshold(frame.record), get_confidence(frame.record)
     expected = [run_data.true_clusters[client] or 0 for client in frame.clients]
     return {
@@ -111,16 +109,16 @@ def _pack_q(frame: ClusterFrame, clients: Sequence[ClientId]) -> str:
     padded[:-1, :-1] = frame.q
     upper = torch.triu_indices(len(clients), len(clients), offset=1)
     values = padded[rows[upper[0]], rows[upper[1]]]
-    quantised = (values * 254).round().nan_to_num(nan=255).to(torch.uint8)
-    return base64.b64encode(quantised.numpy().tobytes()).decode("ascii")
+    quantized = (values * 254).round().nan_to_num(nan=255).to(torch.uint8)
+    return base64.b64encode(quantized.numpy().tobytes()).decode("ascii")
 
 
-def _weights(
+def _split_weights(
     frame: ClusterFrame, clients: Sequence[ClientId]
 ) -> tuple[list[list[float]], dict[str, float]]:
     """Return index, weight and cluster of each participant that is shown, and sums of the others.
 
-    Only sums, because there may be thousands of others in each round.
+    The others are summed because there may be thousands of them in each round.
     """
     record, position = frame.record, {client: row for row, client in enumerate(clients)}
     labels = get_clusters(record) or [0] * len(record.participants)

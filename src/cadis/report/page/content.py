@@ -28,11 +28,14 @@ from cadis.report.tables import COST_CAPTION, make_main_tables
 from cadis.rng import use_one_thread
 from cadis.store import format_metric_name, sample_clients
 
-_HIDDEN_OPTIONS = ("seed", "workers", "device", "data_dir", "offline")  # without effect on results
+_HIDDEN_OPTIONS = ("seed", "workers", "device", "data_dir", "offline", "cache")
+"""Options without effect on results."""
+_ON_BY_DEFAULT = ("own_tests", "stack")
+"""Options that are shown even if they are off, because a user has turned them off."""
 _MAX_TITLES = 4  # comparisons that a title names
 _MAX_SMOOTHING = 10  # rounds that the accuracy is averaged over at first; fewer for short runs
-_MAX_CONFUSION_CLASSES = 30  # of more classes, only the first seed has its confusion matrix
-_MAX_CLIENT_TESTS = 20  # tested rounds of the clients' accuracy
+_MAX_CONFUSION_CLASSES = 30  # with more classes, only the first seed has a confusion matrix
+_MAX_CLIENT_TESTS = 20  # rounds in the chart of the clients' accuracy
 
 
 @use_one_thread()
@@ -75,7 +78,7 @@ def _make_methods(comparison: Comparison) -> list[dict[str, Any]]:
     return [
         {
             "name": group.label,
-            "colour": style.colour,
+            "colour": style.color,
             "dash": style.dash,
             "reference": group.is_reference,
             "baseline": group is comparison.baseline,
@@ -296,12 +299,19 @@ def _make_time(comparison: Comparison) -> dict[str, Any]:
 
 
 def _flatten_options(run_data: RunData) -> dict[str, str]:
-    """Return all options in one level; parameters of parts other than the method are prefixed."""
+    """Return the options that the run used, in one level.
+
+    Parameters of parts other than the method have the name of the part as a prefix. Options that
+    are empty or off are not used; the size of images is used for image folders only.
+    """
+    has_images = str(run_data.options.get("dataset", "")).startswith("images:")
     flat: dict[str, str] = {}
     for key, value in run_data.options.items():
         if isinstance(value, Mapping):
             prefix = "" if key == run_data.name else f"{key}."
             flat |= {f"{prefix}{name}": str(content) for name, content in value.items()}
-        elif key not in _HIDDEN_OPTIONS and value != "":
+        elif key in _HIDDEN_OPTIONS or (key == "image_size" and not has_images):
+            continue
+        elif value or key in _ON_BY_DEFAULT:
             flat[key] = str(value)
     return flat

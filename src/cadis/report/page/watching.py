@@ -21,7 +21,7 @@ _Version = tuple[tuple[int, int] | None, ...]
 """Modification time and size of each file; files are read again if it changes."""
 _FILES = ("config.toml", "history.jsonl", "federation.json", "summary.json")
 _PAUSE_FACTOR = 4.0
-"""Pause between pages relative to the time to make one, so that the run is not slowed down."""
+"""Pause after making a page, relative to the time to make it: the run must not be slowed down."""
 _HOST = "127.0.0.1"
 _CHUNK_SIZE = 1 << 16  # bytes
 _GRACE_SECONDS = 6.0  # time for open pages to see that the run has ended
@@ -40,7 +40,7 @@ class WatchedFolder:
         self.path, self.clock, self.making = path, clock, False
         self._runs_read: dict[Path, tuple[_Version, RunData]] = {}
         self._content = b""
-        self._state: object = None  # of the files that the content was made from
+        self._state: object = None  # state of the files that the content was made from
         self._next_time, self._was_running, self._has_run = 0.0, False, False
         self._check()
 
@@ -52,9 +52,9 @@ class WatchedFolder:
         return running
 
     def data(self) -> bytes:
-        """Return the data of the page; made again only if files have changed, and not too often.
+        """Return the data of the page, made again if files have changed, but not too often.
 
-        A damaged file is named on the page and read again, since it may be repaired.
+        The page names a damaged file, which is read again, since it may be repaired.
         """
         running = self.is_running()
         state = (running, self._get_versions())
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.timeout_seconds)
 
     def do_GET(self) -> None:
-        """Send the page or its data; refuse requests under other host names."""
+        """Send the page or its data; reject requests with another host name."""
         names = {f"{host}:{self.server.server_port}" for host in (_HOST, "localhost")}
         if self.headers.get("Host") not in names:  # DNS rebinding by another website
             self.send_error(HTTPStatus.FORBIDDEN)

@@ -1,8 +1,8 @@
 """Closed-form gradients of the penalties of built-in methods.
 
-Autograd takes several times as long as the closed form to differentiate a penalty on all
-parameters. The form is looked up by the exact class of a method, so that a subclass with another
-penalty never gets the form of its base class.
+Autograd takes several times as long as a closed form to compute the gradient of a penalty on all
+parameters. A closed form applies only to one exact class of methods: a subclass may override the
+penalty.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,24 @@ from cadis.algorithm import BaseMethod, Penalty, Step
 from cadis.algorithm.methods import CADIS, SCAFFOLD, CADISPaper, FedAT, FedDyn, FedProx
 from cadis.algorithm.methods.cadis import distillation_gradient
 
-Gradient: TypeAlias = Callable[[Step], Tensor | None]
-"""A function that returns the gradient of a penalty at a step; None if the penalty is 0."""
+PenaltyGradient: TypeAlias = Callable[[Step], Tensor | None]
+"""A function from a step to the gradient of a penalty; None if the penalty is 0."""
 
 
-def find_parameter_gradient(method: BaseMethod, penalty: Penalty | None) -> Gradient | None:
-    """Return a function for the gradient of the penalty by the parameters, (P,).
+def find_parameter_gradient(method: BaseMethod, penalty: Penalty | None) -> PenaltyGradient | None:
+    """Return a function for the gradient of a penalty with respect to the parameters, (P,).
 
-    It returns None if there is no closed form, or if the penalty is not that of the method itself.
+    Return None if there is no closed form, or if the penalty is not ``method.penalty``.
     """
     form = _PARAMETER_GRADIENTS.get(type(method))
     return partial(form, method) if form and penalty == method.penalty else None
 
 
-def find_representation_gradient(method: BaseMethod) -> Gradient | None:
-    """Return a function for the gradient of the penalty by the representations, (m, b, d).
+def find_representation_gradient(method: BaseMethod) -> PenaltyGradient | None:
+    """Return a function for the gradient of the penalty with respect to the representations.
 
-    The step is that of m stacked clients. It returns None if there is no closed form.
+    The function gets the step of m stacked clients and returns a gradient of shape (m, b, d).
+    Return None if there is no closed form.
     """
     has_form = type(method) in (CADIS, CADISPaper)
     if has_form and isinstance(method, CADIS) and method.distil == "geometry":
@@ -49,12 +50,12 @@ def supports_stacks(method: BaseMethod) -> bool:
 
 
 def _differentiate_proximal(method: FedProx | FedAT, step: Step) -> Tensor:
-    """Return mu (w - w_t)."""
+    """Return mu (w - w_t), with the received parameters w_t."""
     return (step.parameters - step.received).mul_(method.mu)
 
 
 def _differentiate_dynamic(method: FedDyn, step: Step) -> Tensor:
-    """Return alpha (w - w_t) - g_i."""
+    """Return alpha (w - w_t) - g_i, with the gradient g_i in the client's state."""
     grad = (step.parameters - step.received).mul_(method.alpha)
     if "gradient" in step.client_state:
         grad.sub_(step.client_state["gradient"])
@@ -62,7 +63,7 @@ def _differentiate_dynamic(method: FedDyn, step: Step) -> Tensor:
 
 
 def _differentiate_control(method: SCAFFOLD, step: Step) -> Tensor:  # noqa: ARG001
-    """Return the correction c - c_i."""
+    """Return c - c_i, the difference of the control variates of server and client."""
     control = step.tensors["control"]
     return control - step.client_state["control"] if "control" in step.client_state else control
 

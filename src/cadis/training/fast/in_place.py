@@ -1,9 +1,9 @@
 """In-place SGD steps of large linear layers, without storing the gradient of the weight.
 
-The gradient of a linear layer's weight is as large as the weight, but it is the product of two
-small matrices: the gradient by the outputs of a batch, transposed, and the inputs. A plain SGD step
-uses it once. So the backward pass keeps only the two factors, and the step adds their product
-directly to the weight, in one pass over the weight (``addmm_``).
+The gradient of a linear layer's weight is as large as the weight. It is the product of two small
+matrices: the transposed gradient with respect to the layer's outputs, and the layer's inputs. A
+plain SGD step uses the product only once. So the backward pass keeps the two factors, and the step
+adds their product directly to the weight (``addmm_``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 _MIN_ELEMENTS = 100_000
-"""Number of elements of a weight from which on this is faster than the usual backward pass."""
+"""Minimum number of elements of a weight; the usual backward pass is faster for smaller ones."""
 
 
 @dataclass
@@ -27,8 +27,8 @@ class InPlaceLinears:
     Attributes:
         is_collecting: whether a backward pass stores the factors instead of the gradient. It is
             False outside :meth:`compute_gradients`, so that methods can call autograd as usual.
-        factors: for each layer call: the weight, (out, in), the gradient by the outputs, (n, out),
-            and the inputs, (n, in).
+        factors: for each call of a layer: the weight, (out, in), the gradient with respect to the
+            outputs, (n, out), and the inputs, (n, in).
     """
 
     is_collecting: bool = False
@@ -37,8 +37,8 @@ class InPlaceLinears:
     @contextmanager
     def patch(self, module: nn.Module) -> Iterator[None]:
         """Replace the forward pass of the module's large linear layers within a ``with`` block."""
-        linear = (layer for layer in module.modules() if isinstance(layer, nn.Linear))
-        layers = [layer for layer in linear if _is_large(layer)]
+        linears = (layer for layer in module.modules() if isinstance(layer, nn.Linear))
+        layers = [layer for layer in linears if _is_large(layer)]
         for layer in layers:
             vars(layer)["forward"] = partial(self._forward, layer)
         try:
@@ -48,7 +48,7 @@ class InPlaceLinears:
                 del vars(layer)["forward"]
 
     def compute_gradients(self, loss: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        """Return the gradients of a loss by the leaves.
+        """Return the gradients of a loss with respect to the leaves.
 
         The gradient is None for leaves that the loss does not depend on, and for weights whose
         gradient is stored as factors.
@@ -72,7 +72,7 @@ class InPlaceLinears:
 
 
 def _is_large(layer: nn.Linear) -> bool:
-    """Return whether a layer is large and has the forward pass of ``nn.Linear``."""
+    """Return whether a layer is large and has the usual forward pass of ``nn.Linear``."""
     if type(layer) is not nn.Linear or "forward" in vars(layer):
         return False
     weight = dict(layer.named_parameters(recurse=False)).get("weight")  # None if parametrized
@@ -80,7 +80,7 @@ def _is_large(layer: nn.Linear) -> bool:
 
 
 class _Linear(torch.autograd.Function):
-    """The function of a linear layer; backward hands the weight's gradient to InPlaceLinears."""
+    """A linear layer whose backward pass gives the factors of the weight's gradient to an owner."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Tests of whether several clients can be trained at once: a static rule and a trial run."""
+"""Decide whether several clients can be trained at once: a check of the layers, and a trial."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -27,10 +27,10 @@ _TOLERANCE = 1e-4
 
 
 def can_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -> bool:
-    """Return whether several clients may be trained at once, without calling the model.
+    """Return whether stacked training is possible, as far as it is known without a trial.
 
     The layers of the model must support it, and the method must not override ``local``. Stacked
-    training always computes in float32, so other precisions are trained client by client.
+    training does not support autocast, so the precision must be float32.
     """
     has_default_training = type(algorithm.method).local is BaseMethod.local
     return has_default_training and settings.precision == "float32" and is_stackable(model)
@@ -39,10 +39,10 @@ def can_stack(model: FlatModel, algorithm: Algorithm, settings: LocalSettings) -
 def passes_stack_trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, samples: Samples
 ) -> bool:
-    """Return whether stacked training gives the results of one-by-one training in a trial.
+    """Return whether stacked and one-by-one training give the same results in a trial.
 
-    The rule of :func:`can_stack` does not see everything that a model or a method may do. The trial
-    is deterministic, so that all workers decide the same.
+    :func:`can_stack` cannot check everything that a model or a method may do. The trial is
+    deterministic, so that all workers get the same result.
     """
     rng_state = torch.get_rng_state()
     try:
@@ -56,34 +56,40 @@ def passes_stack_trial(
 def _run_trial(
     module: nn.Module, head: str, algorithm: Algorithm, settings: LocalSettings, samples: Samples
 ) -> bool:
-    """Train four small clients for two rounds in both ways, and return whether results agree."""
+    """Train four small clients for two rounds, stacked and one by one; compare the results."""
     model = FlatModel(deepcopy(module), head)
     stacked_model = StackedModel(deepcopy(module), head, _NUM_CLIENTS)
     size = min(settings.batch_size, _MAX_BATCH_SIZE)
     settings = replace(settings, epochs=1, batch_size=size)
-    sizes = (4 * size, 4 * size + 1, 3 * size + 2, size)  # last batches of all kinds
+    sizes = (4 * size, 4 * size + 1, 3 * size + 2, size)  # last batches of different sizes
     datasets = [
-        samples.take(torch.arange(first, first + n) % len(samples))
-        for first, n in enumerate(sizes)
+        samples.take(torch.arange(first, first + count) % len(samples))
+        for first, count in enumerate(sizes)
     ]
     if _is_random(model, datasets[0]):
-        return False  # each client has its own generator, which one forward pass cannot use
+        return False  # one forward pass cannot use a separate generator for each client
     starts, client_states = _draw_models(model.copy_state()), list[TensorState]([{}, {}, {}, {}])
     tensors = _get_broadcast_tensors(model, algorithm)
     messages = [Message({"model": start}, tensors) for start in starts]
 
-    def make_clients(number: int) -> list[Client]:
-        generators = [derive_generator(0, "train", number, index) for index in range(_NUM_CLIENTS)]
+    def make_clients(round_number: int) -> list[Client]:
         return [
-            Client(model, dataset, algorithm, settings, number, message, client_state, generator)
-            for dataset, message, client_state, generator in zip(
-                datasets, messages, client_states, generators, strict=True
+            Client(
+                model,
+                datasets[index],
+                algorithm,
+                settings,
+                round_number,
+                messages[index],
+                client_states[index],
+                derive_generator(0, "train", round_number, index),
             )
+            for index in range(_NUM_CLIENTS)
         ]
 
-    for number in (1, 2):
-        expected = [algorithm.method.local(client) for client in make_clients(number)]
-        stacked = train_clients_stacked(make_clients(number), stacked_model)
+    for round_number in (1, 2):
+        expected = [algorithm.method.local(client) for client in make_clients(round_number)]
+        stacked = train_clients_stacked(make_clients(round_number), stacked_model)
         if not all(map(_is_close, expected, stacked, starts)):
             return False
         client_states = [output.state for output in expected]
@@ -101,7 +107,7 @@ def _get_broadcast_tensors(model: FlatModel, algorithm: Algorithm) -> TensorStat
 
 
 def _draw_models(state: ModelState) -> list[ModelState]:
-    """Return one model per client, each with a little noise added to the parameters."""
+    """Return one model per client, with a little random noise in the parameters."""
     generator = derive_generator(0, "trial")
     noise = torch.randn(_NUM_CLIENTS, len(state.parameters), generator=generator)
     scale = 0.01 * state.parameters.abs().mean()

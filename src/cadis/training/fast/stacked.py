@@ -2,20 +2,13 @@
 
 A stack holds m clients with their own models. Every tensor has a first dimension of size m (or of
 the number of clients that take part in the step): parameters (m, P), inputs (m, b, ...), logits
-(m, b, outputs). Each client takes the same steps with the same batches as in training one by one,
+(m, b, outputs). Each client takes the same steps with the same batches as in one-by-one training,
 so that the results differ only by rounding.
-
-Clients may have different numbers of samples:
-
-- They are sorted by size, and clients with fewer steps per epoch skip steps before the last one. So
-  the clients that take part in a step are always the first ones of the stack.
-- Batches of unequal size are padded to the largest one with copies of their last row. Copies have
-  weight 0 in the loss, and ``row_mask`` is False for them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,30 +22,31 @@ from cadis.algorithm import (
     Penalty,
     Step,
 )
-from cadis.data import Samples, concatenate
-from cadis.training.evaluation import compute_mean_loss, compute_model_outputs
-from cadis.training.fast.closed_forms import find_representation_gradient, supports_stacks
-from cadis.training.fast.stacked_model import StackedModel
-from cadis.training.local import (
-    Client,
-    compute_batch_sizes,
+from cadis.data import concatenate
+from cadis.training.batch_training import (
     compute_effective_steps,
     drop_default_hook,
     take_step,
 )
+from cadis.training.evaluation import compute_mean_loss, compute_model_outputs
+from cadis.training.fast.closed_forms import find_representation_gradient, supports_stacks
+from cadis.training.fast.stacked_batches import StackedBatch, iter_stacked_batches
+from cadis.training.fast.stacked_model import StackedModel
+from cadis.training.local import Client, compute_batch_sizes
 from cadis.types import TensorState
 
 _MAX_STACK = 10
 """The maximum number of clients per stack: larger stacks are hardly faster."""
 
 _MIN_STACKS = 2
-"""The minimum number of stacks per round, so that two workers have work."""
+"""The minimum number of stacks per round, so that at least two workers are busy."""
 
 
 def split_into_stacks(sizes: Sequence[int]) -> list[list[int]]:
-    """Split the participants of a round into stacks, independent of the number of workers.
+    """Split the participants of a round into stacks.
 
-    Large and small clients are distributed evenly, so that all stacks take about the same time.
+    The stacks do not depend on the number of workers. Large and small clients are distributed
+    evenly, so that all stacks take about the same time.
 
     Args:
         sizes: the number of samples of each participant.
@@ -73,9 +67,9 @@ def train_clients_stacked(clients: Sequence[Client], models: StackedModel) -> li
     """Train the clients of a stack at once, and return their outputs.
 
     Args:
-        clients: clients of one round, with the same algorithm and settings, whose states have
-            the same names and shapes.
-        models: a stacked model of at least as many models as clients.
+        clients: clients of one round, with the same algorithm and settings. The tensors of their
+            states must have the same names and shapes.
+        models: a stacked model with at least as many models as clients.
     """
     method = clients[0].algorithm.method
     extras = [BatchExtras()] * len(clients)
@@ -111,9 +105,9 @@ def _compute_outputs(clients: Sequence[Client]) -> Iterator[ModelOutputs]:
 
 
 def _sum_penalties(penalty: Penalty, step: Step) -> Tensor:
-    """Return the sum of the clients' penalties, computed by ``torch.func.vmap`` over clients.
+    """Return the sum of the clients' penalties, computed with ``torch.func.vmap`` over clients.
 
-    Clients are grouped by batch size, so that the penalty never sees padding.
+    Clients are grouped by batch size, so that the penalty gets no padding.
     """
     num_clients, max_size = step.labels.shape
     sizes = [max_size] * num_clients
@@ -145,82 +139,8 @@ def _sum_penalties(penalty: Penalty, step: Step) -> Tensor:
     return torch.stack([sum_group(size) for size in sorted(set(sizes))]).sum()
 
 
-class _Batch(NamedTuple):
-    """The batches of all clients in one step, padded to the largest batch size b.
-
-    Attributes:
-        inputs: the inputs, (m, b, ...).
-        labels: the labels, (m, b).
-        per_sample: rows of the extras, (m, b, ...).
-        weights: 1 / batch size of the client, 0 for padding, (m, b), float64.
-        row_mask: False for padding, (m, b); None if there is no padding.
-    """
-
-    inputs: Tensor
-    labels: Tensor
-    per_sample: TensorState
-    weights: Tensor
-    row_mask: Tensor | None
-
-
-def _iter_batches(
-    epochs: Sequence[tuple[Samples, TensorState]], batch_size: int
-) -> Iterator[_Batch]:
-    """Yield the stacked batches of one epoch.
-
-    In the last step, all clients take their last batch, which may be smaller than the others. In
-    the steps before, clients that have a full batch left take part.
-
-    Args:
-        epochs: the shuffled samples and extras of each client, largest client first.
-        batch_size: the size of a full batch.
-    """
-    client_sizes = [compute_batch_sizes(len(samples), batch_size) for samples, _ in epochs]
-    steps = len(client_sizes[0])
-    sizes = torch.tensor([[*b[:-1], *[0] * (steps - len(b)), b[-1]] for b in client_sizes]).T
-    rows, weights = _compute_rows_and_weights(sizes)
-
-    def gather(tensors: Iterable[Tensor]) -> Tensor:
-        """Return the rows of all batches, (steps, m, b, ...)."""
-        batches = torch.cat(list(tensors)).index_select(0, rows.flatten())
-        return batches.view(*rows.shape, *batches.shape[1:])
-
-    first, extras = epochs[0]
-    inputs = gather(_permute_channels_last(samples.inputs) for samples, _ in epochs)
-    labels = gather(samples.labels for samples, _ in epochs)
-    per_sample = {name: gather(tensors[name] for _, tensors in epochs) for name in extras}
-    for step, step_sizes in enumerate(sizes.tolist()):
-        active = [size for size in step_sizes if size]
-        index = step, slice(len(active)), slice(max(active))
-        batch = inputs[index].permute(0, 1, 4, 2, 3) if inputs.dim() == 6 else inputs[index]
-        yield _Batch(
-            batch if first.scaling is None else first.scaling(batch),
-            labels[index],
-            {name: tensor[index] for name, tensor in per_sample.items()},
-            weights[index],
-            weights[index] > 0 if len(set(active)) > 1 else None,
-        )
-
-
-def _compute_rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the row indices and the weights of all padded batches, (steps, m, b) each.
-
-    Args:
-        sizes: the batch sizes of each client, (steps, m); 0 if a client skips the step.
-
-    Returns:
-        Indices into the concatenated samples of all clients, where padding repeats the last row of
-        the batch; and weights, 1 / batch size, 0 for padding, float64.
-    """
-    ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
-    offsets = torch.arange(int(sizes.max()))
-    padded = offsets.minimum((sizes - 1).clamp_min(0)[..., None])
-    rows = ((ends - sizes)[..., None] + padded).clamp_max(int(ends[-1, -1]) - 1)
-    return rows, (offsets < sizes[..., None]).double() / sizes.clamp_min(1)[..., None]
-
-
 class _StackedTraining:
-    """The local training of a stack of m clients, sorted by number of samples, largest first."""
+    """The local training of a stack of m clients, sorted from most to fewest samples."""
 
     def __init__(
         self, clients: Sequence[Client], models: StackedModel, extras: Sequence[BatchExtras]
@@ -236,7 +156,8 @@ class _StackedTraining:
         self.calibrate = drop_default_hook(method.calibrate, BaseMethod.calibrate)
         for row, client in zip(models.vectors, clients, strict=False):
             row.copy_(client.received.model.parameters)
-            torch.randint(2**62, (), generator=client.generator)  # one-by-one seeds dropout here
+            # One-by-one training draws a seed for dropout here; keep the generators in step.
+            torch.randint(2**62, (), generator=client.generator)
         self.start = models.vectors[: len(clients)].clone()  # (m, P)
         self.epochs = [
             client.iter_epochs(client_extras, method.epoch_order)
@@ -252,16 +173,16 @@ class _StackedTraining:
         """Train all epochs, and return the result of each client."""
         lr = self.lr if self.optimizer.is_plain else None
         for epochs in zip(*self.epochs, strict=True):
-            for batch in _iter_batches(epochs, self.settings.batch_size):
+            for batch in iter_stacked_batches(epochs, self.settings.batch_size):
                 self.models.use(len(batch.labels), lr)
                 self._train_batch(batch)
         return [self._make_result(index, client) for index, client in enumerate(self.clients)]
 
-    def _train_batch(self, batch: _Batch) -> None:
+    def _train_batch(self, batch: StackedBatch) -> None:
         """Take one step with all clients that take part in it.
 
-        Autograd differentiates only the loss and the penalty by the logits, the representation and
-        the parameters. The stacked model does the backward pass from there.
+        Autograd computes only the gradients of the loss and the penalty with respect to the logits,
+        the representation and the parameters. The stacked model does the rest of the backward pass.
         """
         logits, representation = self.models.forward(batch.inputs)
         leaves = [logits.requires_grad_()]
@@ -287,8 +208,8 @@ class _StackedTraining:
             self.loss_sums[: len(logits)] += (losses.view(len(logits), -1) * weights).sum(dim=1)
             self._update_parameters(*grads)
 
-    def _compute_penalty(self, batch: _Batch, leaves: Sequence[Tensor]) -> Tensor | None:
-        """Return the sum of the clients' penalties, (); None if the method has no penalty."""
+    def _compute_penalty(self, batch: StackedBatch, leaves: Sequence[Tensor]) -> Tensor | None:
+        """Return the sum of the clients' penalties; None if the method has no penalty."""
         if self.penalty is None:
             return None
         step = self._make_step(batch, *leaves)
@@ -298,9 +219,9 @@ class _StackedTraining:
         return None if penalties is None else penalties.sum()
 
     def _make_step(
-        self, batch: _Batch, logits: Tensor, representation: Tensor, vectors: Tensor
+        self, batch: StackedBatch, logits: Tensor, representation: Tensor, vectors: Tensor
     ) -> Step:
-        """Return the step for the hooks of the method, with a first dimension of clients."""
+        """Return the arguments for the method's hooks, with one row per client in each tensor."""
         active = len(logits)
         return Step(
             logits=logits,
@@ -324,9 +245,10 @@ class _StackedTraining:
         """Do the backward pass and the optimizer step of the active clients.
 
         Args:
-            logits_grad: the gradient by the logits, (m, b, outputs).
-            representation_grad: the gradient of the penalty by the representation, (m, b, d).
-            parameters_grad: the gradient of the penalty by the parameters, (m, P).
+            logits_grad: the gradient with respect to the logits, (m, b, outputs).
+            representation_grad: the gradient of the penalty with respect to the representation,
+                (m, b, d).
+            parameters_grad: the gradient of the penalty with respect to the parameters, (m, P).
         """
         models = self.models
         parameters = models.vectors[: models.num_active]
@@ -342,9 +264,7 @@ class _StackedTraining:
 
     def _make_result(self, index: int, client: Client) -> LocalResult:
         parameters, settings = self.models.vectors[index].clone(), self.settings
-        steps = settings.epochs * len(
-            compute_batch_sizes(len(client.samples), settings.batch_size)
-        )
+        steps = settings.epochs * len(compute_batch_sizes(len(client.samples), settings.batch_size))
         return LocalResult(
             replace(client.received.model, parameters=parameters),
             parameters,
@@ -363,10 +283,5 @@ def _add_gradients(*grads: Tensor | None) -> Tensor | None:
 
 
 def _stack(states: Sequence[TensorState]) -> dict[str, Tensor]:
-    """Stack the named tensors of m clients, (m, ...) each."""
+    """Stack the named tensors of m clients to tensors of shape (m, ...)."""
     return {name: torch.stack([state[name] for state in states]) for name in states[0]}
-
-
-def _permute_channels_last(inputs: Tensor) -> Tensor:
-    """Permute images to (n, h, w, c); return other inputs as is."""
-    return inputs.permute(0, 2, 3, 1) if inputs.dim() == 4 else inputs

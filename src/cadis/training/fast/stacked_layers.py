@@ -6,9 +6,9 @@ A value between layers has one of two forms:
 - *folded*, for images: (b, m * channels, height, width), with the channels last in memory. This is
   the input of one grouped convolution with a group per model.
 
-The backward passes are written by hand. If the optimizer is plain SGD, a parameter is updated in
-place during the backward pass, and autograd records nothing; for small models, recording is the
-greater part of the time of a step.
+Each layer implements its backward pass itself, because for small models autograd takes most of the
+time of a step. If the optimizer is plain SGD, the backward pass also updates the parameters in
+place.
 """
 
 from dataclasses import dataclass, field
@@ -56,7 +56,11 @@ class Layer(Protocol):
         """Return the output, and keep the tensors that the backward pass needs."""
 
     def backward(self, grad: Tensor) -> Tensor:
-        """Return the gradient by the input, given that by the output, and update parameters."""
+        """Update the parameters, and return the gradient with respect to the input.
+
+        Args:
+            grad: the gradient with respect to the output.
+        """
 
 
 @dataclass
@@ -65,7 +69,7 @@ class Linear:
 
     weight: Parameter  # (m, out, in)
     bias: Parameter | None  # (m, out)
-    is_first: bool = False  # the gradient by the inputs of the model is not needed
+    is_first: bool = False  # the first layer computes no gradient with respect to its input
     inputs: Tensor = field(default_factory=lambda: torch.empty(0), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -79,7 +83,7 @@ class Linear:
         return output.view(*value.shape[:-1], -1)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """Return the gradient by the inputs; it is computed before the weight changes."""
+        """Return the gradient with respect to the input, computed before the weight changes."""
         shape, grad = grad.shape, grad.flatten(1, -2)
         inputs_grad = grad if self.is_first else torch.bmm(grad, self.weight.value)
         self.weight.apply_product(grad.mT, self.inputs)
@@ -106,7 +110,7 @@ class Convolution:
         return torch.conv2d(value, weight, bias, *self._get_options(), groups=self._count_groups())
 
     def backward(self, grad: Tensor) -> Tensor:
-        """Return the gradient by the input, and update weight and bias."""
+        """Return the gradient with respect to the input, and update weight and bias."""
         value, weight = self.saved
         has_bias = self.bias is not None
         value_grad, weight_grad, bias_grad = _aten.convolution_backward(
@@ -165,7 +169,7 @@ class MaxPool:
         return output
 
     def backward(self, grad: Tensor) -> Tensor:
-        """Return the gradient by the input: that of a window belongs to its maximum."""
+        """Return the gradient with respect to the input, which is 0 except at the maxima."""
         value, indices = self.saved
         value_grad: Tensor = _aten.max_pool2d_with_indices_backward(
             grad, value, *self._get_options(), indices
@@ -217,7 +221,7 @@ class Flatten:
 
 @dataclass
 class Rows:
-    """Any function without parameters that treats each sample separately; autograd is used."""
+    """A function without parameters that treats each sample separately; it uses autograd."""
 
     function: nn.Module
     saved: tuple[Tensor, ...] = field(default=(), init=False)
@@ -231,25 +235,25 @@ class Rows:
         return _split_models(output.detach(), len(value))
 
     def backward(self, grad: Tensor) -> Tensor:
-        """Return the gradient by the rows, computed by autograd."""
+        """Return the gradient with respect to the rows, computed with autograd."""
         rows, output = self.saved
         (rows_grad,) = torch.autograd.grad(output, rows, grad.flatten(0, 1))
         return _split_models(rows_grad, len(grad))
 
 
 def _fold(value: Tensor) -> Tensor:
-    """Convert stacked images, (m, b, c, h, w), to folded ones, (b, m c, h, w)."""
+    """Convert stacked images, (m, b, c, h, w), to folded images, (b, m c, h, w)."""
     return value.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
 
 
 def _unfold(value: Tensor, num_models: int) -> Tensor:
-    """Convert folded images, (b, m c, h, w), to stacked ones, (m, b, c, h, w)."""
+    """Convert folded images, (b, m c, h, w), to stacked images, (m, b, c, h, w)."""
     batch, _, height, width = value.shape
     return value.reshape(batch, num_models, -1, height, width).transpose(0, 1).contiguous()
 
 
 def _split_models(rows: Tensor, num_models: int) -> Tensor:
-    """Split the first dimension, (m b, ...) to (m, b, ...)."""
+    """Split the first dimension: (m b, ...) becomes (m, b, ...)."""
     return rows.unflatten(0, (num_models, len(rows) // num_models))  # type: ignore[no-any-return]
 
 

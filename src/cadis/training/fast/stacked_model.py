@@ -1,8 +1,8 @@
 """A stack of m models of one architecture, with one forward and backward pass for all of them.
 
-For a small model, most of the time of a step is overhead of torch: starting operations and
-recording them for autograd. Here the parameters of all models are one matrix, (m, P), and every
-layer computes all models in one operation.
+A step of a small model spends most of its time on the overhead of PyTorch: it starts many small
+operations and records them for autograd. Here the parameters of all models are one matrix, (m, P),
+and every layer computes the outputs of all models in one operation.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,10 @@ from cadis.training.fast.stacked_layers import (
 )
 
 _MAX_PARAMETERS = 250_000
-"""The maximum size of a model; larger models have little overhead when trained alone."""
+"""The maximum number of parameters; larger models have little overhead when trained alone."""
 
 _RELU = (F.relu, torch.relu, "relu")
+"""The targets of ``torch.fx`` nodes that are a ReLU."""
 
 
 class StackedModel:
@@ -37,7 +38,7 @@ class StackedModel:
 
     Attributes:
         vectors: the parameters of all models, (size, P).
-        num_active: m, the number of models that take part in a step; they are the first ones.
+        num_active: m, the number of models that take part in a step: the first m rows.
 
     Example:
         >>> stack = StackedModel(nn.Sequential(nn.Linear(3, 2)), head="0", size=4)
@@ -75,8 +76,8 @@ class StackedModel:
 
         Args:
             num_models: m, the number of active models.
-            lr: the learning rate. With it, :meth:`backward` does plain SGD steps in place; if it is
-                None, :meth:`backward` returns the gradients instead.
+            lr: the learning rate of the plain SGD steps that :meth:`backward` does in place. If it
+                is None, :meth:`backward` returns the gradients instead.
         """
         if (num_models, lr) == (self.num_active, self._lr):
             return
@@ -96,7 +97,14 @@ class StackedModel:
                 layer.num_models = num_models
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute logits, (m, b, outputs), and representations, (m, b, d), from (m, b, ...)."""
+        """Do a forward pass.
+
+        Args:
+            inputs: the inputs of each active model, (m, b, ...).
+
+        Returns:
+            The logits, (m, b, outputs), and the representations, (m, b, d).
+        """
         value = representation = inputs
         for index, layer in enumerate(self._layers):
             if index == self._head:
@@ -108,12 +116,13 @@ class StackedModel:
         """Do the backward pass of the last forward pass.
 
         Args:
-            logits_grad: the gradient by the logits, (m, b, outputs).
-            representation_grad: a gradient that is added to that by the representation, (m, b, d).
+            logits_grad: the gradient with respect to the logits, (m, b, outputs).
+            representation_grad: a gradient with respect to the representation, (m, b, d), that is
+                added to the gradient from the logits.
 
         Returns:
-            The gradients by the parameters, (m, P), if there is no learning rate. Otherwise None:
-            the parameters have taken their SGD step.
+            The gradients with respect to the parameters, (m, P), if there is no learning rate. None
+            if there is one: then the parameters have taken their SGD step.
         """
         grad = logits_grad
         for index in range(len(self._layers) - 1, self._first - 1, -1):
@@ -124,12 +133,12 @@ class StackedModel:
 
 
 def is_stackable(model: FlatModel) -> bool:
-    """Return whether models of this architecture can be stacked, decided by its layers.
+    """Return whether the layers of a model have stacked versions.
 
     The model must be small and on the CPU. All its parameters must be trainable, not shared, and
-    belong to linear layers or convolutions. Batch norm would mix the rows of all clients, and
-    dropout their random draws. All other operations must treat each sample separately; the trial
-    in ``stack_trial`` tests that.
+    belong to linear layers or convolutions. Batch norm and dropout are not supported, because they
+    would mix the statistics or random numbers of clients. All other operations must treat each
+    sample separately; the trial in ``stack_trial`` tests that.
     """
     layout = model.layout
     if layout.buffers or layout.counters or layout.aliases or layout.head is None:
@@ -153,7 +162,7 @@ class _LayerBuilder:
     def __init__(self, module: nn.Module, parameters: dict[str, Parameter]) -> None:
         self.module, self.parameters = module, parameters
         self.layers: list[Layer] = []
-        self.is_folded = False  # the form of the value after the last layer
+        self.is_folded = False  # whether the output of the last layer is folded
 
     def build(self, head: str) -> tuple[list[Layer], int]:
         """Return the layers in order, and the index of the classifier layer.
@@ -207,13 +216,18 @@ class _LayerBuilder:
         self.layers.append(layer)
 
     def _refold(self, to_folded: bool) -> None:
-        """Add a conversion if the value does not have the form that the next layer needs."""
+        """Add a conversion if the output of the last layer is not in the form that is needed."""
         if to_folded != self.is_folded:
             self.layers.append(Refold(to_folded))
             self.is_folded = to_folded
 
     def _add_rows(self, nodes: Sequence[fx.Node], value: fx.Node) -> None:
-        """Add nodes without parameters, which all depend on one value, as one layer."""
+        """Add nodes without parameters as one layer.
+
+        Args:
+            nodes: the nodes, in the order of the graph.
+            value: the node whose output is the input of the layer.
+        """
         if not nodes:
             return
         graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
@@ -225,7 +239,7 @@ class _LayerBuilder:
 
 
 def _has_other_hooks(layer: nn.Module) -> bool:
-    """Return whether the layer has hooks other than ours."""
+    """Return whether the layer has hooks that :class:`FlatModel` did not register."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     hooks = (hook for kind in kinds for hook in getattr(layer, kind).values())
     return any(not isinstance(getattr(hook, "__self__", None), FlatModel) for hook in hooks)
@@ -241,7 +255,7 @@ def _is_supported(layer: nn.Module) -> bool:
 
 
 def _get_storage_shape(shape: torch.Size) -> tuple[int, ...]:
-    """Return the shape of a parameter in the flat vector: convolutions have channels last."""
+    """Return the shape of a parameter in the flat vector, where convolutions are channels-last."""
     if len(shape) != 4:
         return tuple(shape)
     out, channels, height, width = shape

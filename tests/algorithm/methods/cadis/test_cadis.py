@@ -167,7 +167,7 @@ def test_absent_clusters_by_hand() -> None:
 
 def test_absent_clusters_need_profiles() -> None:
     for parameters in ({"signature": "head", "threshold": 0.7}, {"clusters": "none"}):
-        with pytest.raises(CadisError, match="The parameter absent needs profiles"):
+        with pytest.raises(CadisError, match="The parameter absent needs class profiles"):
             CADIS(absent=0.5, **parameters)
 
 

@@ -93,7 +93,7 @@ def test_scope_federation_counts_absent_clients() -> None:
     assert compute_weights(CADISPaper(scope="round")) == pytest.approx([1 / 2, 1 / 2])
 
 
-def test_penalty_is_the_distillation_loss_per_example() -> None:
+def test_penalty_is_the_distillation_loss_per_sample() -> None:
     student, teacher = torch.rand(5, 3), torch.rand(5, 3)
     labels = torch.zeros(5).long()
     extras = CADISPaper().prepare(make_model_outputs(teacher, teacher, labels))

@@ -171,7 +171,7 @@ def test_the_table_grows_with_the_observed_pairs() -> None:
 def test_invalid_observations_are_rejected(observed: SimilarityMatrix | ObservedPairs) -> None:
     with pytest.raises(CadisError, match="twice in one round"):
         observed.observe([1, 1], torch.eye(2))
-    with pytest.raises(CadisError, match="2 clients need"):
+    with pytest.raises(CadisError, match="matrix of 2 clients"):
         observed.observe([1, 2], torch.eye(3))
 
 

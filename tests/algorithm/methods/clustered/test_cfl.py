@@ -15,9 +15,9 @@ from cadis.algorithm.methods import CFL
 from cadis.algorithm.methods.cadis import ObservedPairs
 from cadis.algorithm.methods.clustered.cfl import (
     assign_similar_clients,
-    bipartition,
+    compute_inner_products,
+    find_bipartition,
     find_fully_observed,
-    inner_products,
 )
 from cadis.algorithm.methods.clustered.cluster_tree import ClusterTree
 from cadis.engine import Federation
@@ -63,7 +63,7 @@ def test_bipartition_by_hand() -> None:
     similarity = torch.tensor(
         [[1.0, 0.1, 0.9, 0.2], [0.1, 1.0, 0.3, 0.8], [0.9, 0.3, 1.0, 0.0], [0.2, 0.8, 0.0, 1.0]]
     )
-    sides = bipartition(similarity)
+    sides = find_bipartition(similarity)
     assert sides.tolist() == [0, 1, 0, 1]
     assert find_max_across(similarity, sides) == pytest.approx(0.3)
 
@@ -78,14 +78,14 @@ def test_bipartition_is_optimal(number: int, seed: int, rounded: bool) -> None:
     similarity.fill_diagonal_(1)
     cuts = (torch.tensor(sides) for sides in product((0, 1), repeat=number) if sum(sides) > 0)
     best = min(find_max_across(similarity, sides) for sides in cuts if sides.min() == 0)
-    sides = bipartition(similarity)
+    sides = find_bipartition(similarity)
     assert 0 < sides.sum() < number
     assert find_max_across(similarity, sides) == best
 
 
 def test_inner_products_by_hand() -> None:
     updates = [make_update(n, 1, flat_model(*w)) for n, w in enumerate([(2.0, 1.0), (0.0, 5.0)])]
-    products = inner_products(updates, torch.tensor([1.0, 1.0]))
+    products = compute_inner_products(updates, torch.tensor([1.0, 1.0]))
     assert products.tolist() == [[1 * 1 + 0 * 0, 1 * -1 + 0 * 4], [-1 * 1 + 4 * 0, 1 + 16]]
 
 

@@ -1,6 +1,7 @@
-"""From the updates of a round to the clusters of its participants.
+"""Clusters of the participants of a round, computed from their updates.
 
-Clients are compared by their class profiles (the default), or by pairs of clients as in the paper.
+There are two ways to compare clients: by their class profiles (the default), or by the similarity
+of pairs that took part in the same round (as in the paper).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from cadis.algorithm.methods.cadis.clustering import (
     compute_q_matrix,
     find_clusters,
     find_contrast_cut,
-    find_nearest_centre,
+    find_nearest_center,
     update_profiles,
 )
 from cadis.algorithm.methods.cadis.profiles import ClientProfiles, compute_class_profiles
@@ -32,7 +33,7 @@ from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, TensorState, compute_client_keys
 
 LabelClients: TypeAlias = Callable[[Sequence[ClientId]], Tensor]
-"""Function from clients to cluster labels, (n,), which replaces clustering in ablations."""
+"""Function from n clients to cluster labels, (n,). It replaces the clustering in ablations."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ParticipantClusters:
     """The clusters of the participants of a round."""
 
     labels: Tensor  # cluster of each participant, (k,)
-    sizes: Tensor  # M_i, number of clients in that cluster, (k,)
+    sizes: Tensor  # M_i, number of clients in the cluster of each participant, (k,)
     tensors: TensorState  # server state for the next round
     report: TensorState  # named arrays for the record of the round
 
@@ -48,28 +49,31 @@ class ParticipantClusters:
 def compute_signatures(
     server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
 ) -> Tensor:
-    """Return the improvement of the penultimate layer, W_i - W_g, of each client (Section III-B.2).
+    """Return each client's update of the classifier layer, W_i - W_g (Section III-B.2).
+
+    The paper calls this update the improvement of the penultimate layer.
 
     Returns:
-        Flat updates of the classifier layer, weight before bias, (k, d), at least float32.
+        Flat updates, weight before bias, (k, d), in float32 or a wider type.
     """
     head = server_round.head
     received = {name: model.select_parameters(head) for name, model in state.models.items()}
     changes = torch.stack([update.model.select_parameters(head) for update in updates])
-    for row, update in zip(changes, updates, strict=True):  # in place: no second large matrix
+    for row, update in zip(changes, updates, strict=True):  # in place, to save memory
         row.sub_(received[update.message.model_name])
-    return changes.to(torch.promote_types(changes.dtype, torch.float32))  # norms overflow in half
+    wide = torch.promote_types(changes.dtype, torch.float32)  # norms overflow in float16
+    return changes.to(wide)
 
 
 def compute_profiles(
     server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
 ) -> Tensor:
-    """Return the class profile of each update, (k, classes)."""
+    """Return the class profile of each participant in this round, (k, classes)."""
     changes = compute_signatures(server_round, updates, state)
     weight, *bias = changes.split([part.stop - part.start for part in server_round.head], dim=1)
     rows = server_round.num_outputs or (bias[0].shape[1] if bias else 1)
     parts = [weight.unflatten(1, (rows, -1)), *bias]
-    if rows == 1:  # binary classification with one output: add the row of the other class
+    if rows == 1:  # binary classification with one output: add a row for the other class
         parts = [torch.cat([-part, part], dim=1) for part in parts]
     return compute_class_profiles(*parts)
 
@@ -87,8 +91,8 @@ def cluster_by_profiles(
         profiles: class profiles of the participants in this round, (k, classes).
         clients: the participants.
         tensors: server state.
-        threshold: epsilon; None finds a cut by contrast.
-        label_clients: replacement for the clusters found, for ablations.
+        threshold: epsilon in Eq. 13; None uses :func:`find_contrast_cut`.
+        label_clients: returns the labels to use instead of the clusters found, for ablations.
     """
     keys = compute_client_keys(clients)
     known = update_profiles(ClientProfiles.from_tensors(tensors), keys, profiles)
@@ -101,18 +105,18 @@ def cluster_by_profiles(
     if threshold is not None:
         scalars = _to_scalars(threshold=threshold)
     report = {"clusters": labels, "profile": profiles, **scalars}
-    tensors = {**known.to_tensors(), "centres": clusters.centres}
+    tensors = {**known.to_tensors(), "centres": clusters.centers}
     return ParticipantClusters(labels, torch.bincount(labels)[labels], tensors, report)
 
 
 def assign_by_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
-    """Return the cluster of each client by its mean profile, -1 for a client never seen, (n,)."""
+    """Return the cluster nearest to each client's mean profile, -1 for unknown clients, (n,)."""
     if "centres" not in tensors:
         return torch.full((len(clients),), -1)
-    centres = tensors["centres"]
+    centers = tensors["centres"]
     known = ClientProfiles.from_tensors(tensors)
-    mean, count = known.get(compute_client_keys(clients), centres.shape[1])
-    return torch.where(count > 0, find_nearest_centre(mean, centres), -1)
+    mean, count = known.get(compute_client_keys(clients), centers.shape[1])
+    return torch.where(count > 0, find_nearest_center(mean, centers), -1)
 
 
 def read_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
@@ -125,10 +129,10 @@ def read_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
 class PairClustering:
     """Clustering by the similarity of pairs of clients (Sections III-B and III-C of the paper)."""
 
-    threshold: float | None  # epsilon; None finds a cut by contrast
-    among_all: bool  # cluster all clients seen so far instead of the participants of a round
-    transitive: TransitiveMode  # estimation of pairs that never took part in the same round
-    gamma: float  # largest deviation of an admitted estimate
+    threshold: float | None  # epsilon in Eq. 13; None uses find_contrast_cut
+    among_all: bool  # cluster all clients seen so far, not only the participants of a round
+    transitive: TransitiveMode  # how to estimate pairs that were never in the same round
+    gamma: float  # largest standard deviation of an estimate that is used
 
     def cluster_participants(
         self,
@@ -138,14 +142,14 @@ class PairClustering:
         generator: torch.Generator,
         label_clients: LabelClients | None = None,
     ) -> ParticipantClusters:
-        """Compute similarities, Q-matrix and clusters of a round.
+        """Compute the similarities, the Q-matrix and the clusters of a round.
 
         Args:
             signatures: updates of the classifier layer, (k, d).
             clients: the participants.
             tensors: server state.
-            generator: source of the random estimates in mode "sample".
-            label_clients: replacement for the clusters found, for ablations.
+            generator: random generator for the transitive mode "sample".
+            label_clients: returns the labels to use instead of the clusters found, for ablations.
         """
         similarity = instance_similarity(signatures)
         compared, rows = tuple(clients), torch.arange(len(clients))
@@ -155,7 +159,7 @@ class PairClustering:
             compared, rows = matrix.client_ids, matrix.find_rows(clients)
             labels, scalars = self._cluster_matrix(matrix)
             tensors = matrix.to_tensors()
-        else:  # all participants were observed together in this round: nothing to estimate
+        else:  # all participants were observed together: there is nothing to estimate
             pairs, means = ObservedPairs.from_tensors(tensors).observe(clients, similarity)
             q = compute_q_matrix(means, minimum=pairs.min_similarity())
             labels, scalars = self._cluster(means, q)
@@ -170,7 +174,7 @@ class PairClustering:
         return ParticipantClusters(participant_labels, sizes, tensors, report)
 
     def assign_clients(self, clients: Sequence[ClientId], tensors: TensorState) -> Tensor:
-        """Return the cluster of each client among all seen, -1 for a client never seen, (n,)."""
+        """Return the cluster of each client, -1 for a client that never took part, (n,)."""
         matrix = SimilarityMatrix.from_tensors(tensors)
         if not matrix.client_ids:
             return torch.full((len(clients),), -1)
@@ -179,12 +183,12 @@ class PairClustering:
         return torch.tensor([label_by_client.get(client, -1) for client in clients])
 
     def _cluster_matrix(self, matrix: SimilarityMatrix) -> tuple[Tensor, dict[str, Tensor]]:
-        """Cluster all clients of a matrix; an unknown pair has the smallest similarity, -1."""
+        """Cluster all clients of a matrix; unknown pairs get the smallest cosine, -1."""
         similarity = torch.where(matrix.known, matrix.mean, -1)
         return self._cluster(similarity, compute_q_matrix(matrix.mean, matrix.known))
 
     def _cluster(self, similarity: Tensor, q: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the labels of all clients compared, (n,), and scalars for the report."""
+        """Return the labels of the n clients compared, (n,), and scalars for the report."""
         if self.threshold is not None:
             return cluster_by_threshold(q, self.threshold), _to_scalars(threshold=self.threshold)
         cut = find_contrast_cut(similarity).merge_all_if_uncertain()

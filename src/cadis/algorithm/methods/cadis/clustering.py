@@ -1,7 +1,8 @@
 """Client clustering and aggregation weights of CADIS.
 
-From the paper: the Q-matrix (Section III-B.2), clusters by a threshold (Eq. 13) and the weights of
-the clients (Eq. 1). Not in the paper: clusters of class profiles without a threshold.
+From the paper: the Q-matrix (Section III-B.2), clusters found with a threshold (Eq. 13) and the
+weights of the clients (Eq. 1). Not in the paper: clusters of class profiles, found without a
+threshold.
 """
 
 from collections.abc import Sequence
@@ -15,15 +16,15 @@ from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW, ClientProfile
 from cadis.algorithm.methods.cadis.similarity import mask_unknown
 from cadis.algorithm.vectors import compute_cosines, normalize
 
-MAX_CLUSTERED_CLIENTS = 256  # of more clients a subset is clustered: the cost is quadratic
-_SMOOTHED_ROUNDS = 2  # clients with at most this number of rounds take the mean of similar clients
-_SAME_CLASSES_SIMILARITY = 0.9  # profiles of one round above it come from the same classes
-_CUT_LEVELS = torch.linspace(0.4, 0.9, 51)  # clients that share most of their data are above
+MAX_CLUSTERED_CLIENTS = 256  # if there are more, only a subset is clustered (quadratic cost)
+_SMOOTHED_ROUNDS = 2  # smooth the profiles of clients with at most this number of rounds
+_SAME_CLASSES_SIMILARITY = 0.9  # profiles of a round with a larger cosine have the same classes
+_CUT_LEVELS = torch.linspace(0.4, 0.9, 51)  # candidates for the cut
 _CONTRAST_TOLERANCE = 0.03  # contrasts that differ by less count as equal
-_MIN_CONFIDENCE = 0.5  # with less, all clients form one cluster
-_FEW_CLASSES = 3  # profiles of so few classes are often similar by chance, so they must repeat
+_MIN_CONFIDENCE = 0.5  # if the confidence is smaller, all clients form one cluster
+_FEW_CLASSES = 3  # with so few classes, different clients often have similar profiles
 _ONE_CLUSTER_LEVEL = -1.0  # the smallest cosine: all clients are merged into one cluster
-_MIN_REPEATED_ROUNDS = 10  # further rounds of known clients, needed to measure repeatability
+_MIN_REPEATED_ROUNDS = 10  # rounds after the first of each client, to measure repeatability
 
 
 def compute_q_matrix(
@@ -31,14 +32,14 @@ def compute_q_matrix(
 ) -> Tensor:
     """Rescale the similarity matrix to [0, 1]: the Q-matrix (Section III-B.2).
 
-    ``q_ij = (s_ij - s_min) / (s_max - s_min)``. The diagonal is included, so that the maximum is
-    the similarity of a client with itself: otherwise even clients without clusters would contain a
-    pair with q_ij = 1.
+    ``q_ij = (s_ij - s_min) / (s_max - s_min)``. The diagonal is included, so that s_max is the
+    similarity of a client with itself. Without the diagonal, some pair would always have q_ij = 1,
+    even if there are no clusters.
 
     Args:
         similarity: cumulative similarities s_ij, observed or estimated, (n, n).
         known: mask of the entries that are observed or estimated, (n, n); by default all.
-        minimum: s_min, if the matrix does not contain all clients, (); by default its own minimum.
+        minimum: s_min, if the matrix does not contain all clients; by default its own minimum.
 
     Returns:
         q_ij, (n, n); NaN for unknown pairs, and 1 everywhere if all known entries are equal.
@@ -53,13 +54,13 @@ def compute_q_matrix(
 
 
 def cluster_by_threshold(q: Tensor, threshold: float) -> Tensor:
-    """Cluster clients by the binary indicator u_ij (Eq. 13).
+    """Cluster clients with a threshold on the Q-matrix (Eq. 13).
 
-    ``u_ij = 1 if q_ij >= epsilon else 0``; the clusters are the connected components of the graph
-    with an edge wherever u_ij = 1.
+    ``u_ij = 1 if q_ij >= epsilon else 0``. Clients are the nodes of a graph with an edge wherever
+    u_ij = 1, and the clusters are its connected components.
 
     Args:
-        q: Q-matrix, (n, n); NaN, an unknown pair, is not an edge.
+        q: Q-matrix, (n, n); NaN stands for an unknown pair, which has no edge.
         threshold: epsilon.
 
     Returns:
@@ -84,7 +85,8 @@ def compute_threshold(past_rounds: int, start: float, growth: float, maximum: fl
 
     ``epsilon_t = min(maximum, start * (1 + growth)^t)`` after t past rounds.
 
-    Departure: the paper raises epsilon "upward after every communication round" without a formula.
+    Departure from the paper: the paper gives no formula. It only says that epsilon is "updated
+    upward after every communication round".
     """
     try:
         return min(maximum, start * (1 + growth) ** past_rounds)
@@ -99,8 +101,8 @@ def compute_cluster_weights(
 ) -> Tensor:
     """Return the weights of the participants (Eq. 1), normalized as in Eq. 2.
 
-    ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum of all alpha. Clients with equally many
-    samples thus give every cluster the same total weight.
+    ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum of all alpha. So every cluster has the
+    same total weight if all clients have equally many samples.
 
     Args:
         num_samples: n_i of each participant, (k,).
@@ -131,36 +133,38 @@ class Cut:
     confidence: float  # evidence that there are clusters at all, from 0 to 1
 
     def merge_all_if_uncertain(self) -> "Cut":
-        """Return this cut, or one that merges all clients if the confidence is too small."""
+        """Return this cut, or a cut that merges all clients if the confidence is too small."""
         confidence = max(0.0, self.confidence)
         level = self.level if confidence >= _MIN_CONFIDENCE else _ONE_CLUSTER_LEVEL
         return Cut(level, confidence)
 
 
 def find_contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
-    """Find the cut with many pairs above it and few just below it. Not in the paper.
+    """Find the cut with many pairs above it and few pairs just below it. Not in the paper.
 
-    With A pairs in [x, 1] and B pairs in [2x - 1, x), an interval of the same width, the contrast
-    of n clients after r rounds each is ``(A - B) / (A + B + n / (2 r))``. If clients form clusters,
-    many pairs are similar and few are nearly similar: the contrast is near 1 for some x. Without
-    clusters the number of pairs falls with their similarity, and the contrast is negative. The term
-    n / (2 r) lowers the contrast of few pairs, unless they were observed often.
+    Let A be the number of pairs with a similarity in [x, 1], and B the number of pairs in
+    [2x - 1, x), an interval of the same width. The contrast of the level x for n clients with r
+    rounds each is ``(A - B) / (A + B + n / (2 r))``. If clients form clusters, many pairs are very
+    similar and few pairs are moderately similar, so that the contrast is near 1 for some x. Without
+    clusters, very similar pairs are rarer than moderately similar pairs, and the contrast is
+    negative. The term n / (2 r) makes the contrast smaller if there are few pairs or few rounds.
 
     Args:
         similarity: similarities of clients, (n, n).
         rounds: r, mean number of rounds per client.
 
     Returns:
-        The lowest level around the best one with about the same contrast, so that no client is
-        separated by a small difference; the confidence is the highest contrast.
+        The cut. Its confidence is the largest contrast. Its level is lowered from the level with
+        this contrast as long as the contrast stays about the same, so that a small difference does
+        not separate a client from its cluster.
     """
-    number = len(similarity)
-    rows, columns = torch.triu_indices(number, number, offset=1)
+    num_clients = len(similarity)
+    rows, columns = torch.triu_indices(num_clients, num_clients, offset=1)
     values = similarity[rows, columns].double().sort().values
     levels = _CUT_LEVELS.double()
     above = len(values) - torch.searchsorted(values, levels)
     below = len(values) - torch.searchsorted(values, 2 * levels - 1) - above
-    contrast = (above - below) / (above + below + number / (2 * rounds))
+    contrast = (above - below) / (above + below + num_clients / (2 * rounds))
     best = int(contrast.argmax())
     worse = (contrast[:best] < contrast[best] - _CONTRAST_TOLERANCE).nonzero()
     lowest = int(worse.max()) + 1 if len(worse) else 0
@@ -168,17 +172,18 @@ def find_contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
 
 
 def compute_repeatability(mean: Tensor, count: Tensor) -> float | None:
-    """Return the mean cosine of profiles of one client from different rounds.
+    """Return the mean cosine between two profiles of the same client from different rounds.
 
-    It follows from the norm of the mean profile: the squared norm of a mean of m unit vectors is
-    the mean of all m^2 cosines, and m of these are cosines of a vector with itself.
+    The norms of the mean profiles are sufficient to compute it. The squared norm of the mean of m
+    unit vectors is the mean of their m^2 cosines, and m of these are cosines of a vector with
+    itself, which are 1.
 
     Args:
         mean: mean profiles, (n, classes).
         count: number of rounds of each client, (n,).
 
     Returns:
-        A number from 0 to 1, or None if too few clients took part repeatedly.
+        A number from 0 to 1, or None if too few clients took part in several rounds.
     """
     rounds = count.double().clamp(max=PROFILE_WINDOW)
     num_pairs = (rounds * (rounds - 1)).sum()
@@ -189,10 +194,11 @@ def compute_repeatability(mean: Tensor, count: Tensor) -> float | None:
 
 
 def average_linkage(similarity: Tensor, cut: float) -> Tensor:
-    """Cluster clients hierarchically by average linkage, down to a mean similarity.
+    """Cluster clients with average linkage, a hierarchical clustering.
 
-    All pairs of clusters that are nearest neighbors of each other are merged in one iteration. The
-    result equals that of merging one pair at a time.
+    Each client starts as its own cluster. Clusters are merged until the mean similarity of any two
+    clusters is below the cut. One iteration merges all pairs of clusters that are nearest neighbors
+    of each other. The result is the same as if one pair were merged at a time.
 
     Args:
         similarity: similarities of clients, (n, n).
@@ -222,16 +228,17 @@ def average_linkage(similarity: Tensor, cut: float) -> Tensor:
 
 
 def update_profiles(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> ClientProfiles:
-    """Add the profiles of a round to the mean profiles, and smooth those of new clients.
+    """Add the profiles of a round to the mean profiles, and smooth the profiles of new clients.
 
-    A client with few rounds gets the mean profile of the participants with similar profiles in this
-    round. If the received model is far from the optimum, it distorts all profiles of the round in
-    the same way; participants with more rounds correct that.
+    The mean profile of a client with few rounds is replaced by the average of the mean profiles of
+    all participants whose profiles in this round are similar. A received model far from the optimum
+    distorts all profiles of a round in the same way. The average corrects this, because it contains
+    clients with profiles from more rounds.
 
     Args:
         known: mean profiles before the round.
         keys: keys of the participants, (k,).
-        profiles: their profiles of this round, of norm 1, (k, classes).
+        profiles: profiles of the participants in this round, of norm 1, (k, classes).
     """
     known = known.observe(keys, profiles)
     if len(keys) > MAX_CLUSTERED_CLIENTS:
@@ -247,30 +254,30 @@ def update_profiles(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> Cl
     return known.update(keys, smoothed, count)
 
 
-def find_nearest_centre(mean: Tensor, centres: Tensor) -> Tensor:
-    """Return the cluster whose centre is nearest to each mean profile, (k,)."""
-    return (normalize(mean) @ centres.T).argmax(dim=1)
+def find_nearest_center(mean: Tensor, centers: Tensor) -> Tensor:
+    """Return the cluster whose center is nearest to each mean profile, (k,)."""
+    return (normalize(mean) @ centers.T).argmax(dim=1)
 
 
 @dataclass(frozen=True)
 class ProfileClusters:
-    """Clusters of clients by their class profiles."""
+    """Clusters of class profiles."""
 
-    centres: Tensor  # mean profile of each cluster, of norm 1, (clusters, classes)
-    cut: Cut  # cut of the similarities
+    centers: Tensor  # mean profile of each cluster, of norm 1, (clusters, classes)
+    cut: Cut  # the cut that was used
 
     def predict(self, mean: Tensor) -> Tensor:
-        """Return the cluster of each client with one of these mean profiles, (k,)."""
-        return find_nearest_centre(mean, self.centres)
+        """Return the cluster of each client, given the clients' mean profiles, (k,)."""
+        return find_nearest_center(mean, self.centers)
 
 
 def find_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) -> ProfileClusters:
-    """Cluster clients by the cosines of their mean class profiles. Not in the paper.
+    """Cluster clients by the cosine similarity of their mean class profiles. Not in the paper.
 
     Args:
         mean: mean profiles, (n, classes).
         count: number of rounds of each client, (n,).
-        threshold: epsilon for the Q-matrix (Eq. 13); None finds a cut by contrast.
+        threshold: epsilon for the Q-matrix (Eq. 13); None uses :func:`find_contrast_cut`.
     """
     profiles = normalize(mean)
     similarity = compute_cosines(profiles)
@@ -287,7 +294,10 @@ def find_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) -
 
 
 def _compute_confidence(cut: Cut, mean: Tensor, count: Tensor) -> float:
-    """Limit the confidence of a cut to the repeatability of the profiles."""
+    """Return the confidence of a cut, but at most the repeatability of the profiles.
+
+    While the repeatability cannot be measured yet, the confidence is 0 if there are few classes.
+    """
     repeatability = compute_repeatability(mean, count)
     if repeatability is not None:
         return min(cut.confidence, repeatability)

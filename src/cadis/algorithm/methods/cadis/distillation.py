@@ -1,4 +1,4 @@
-"""Knowledge distillation-based regularization: Section IV of the paper (Eq. 18 and 19)."""
+"""Distillation losses: Section IV of the paper (Eq. 18 and 19), and the loss of FedNTD."""
 
 from typing import Literal, TypeAlias
 
@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 Bandwidth: TypeAlias = float | Literal["mean"]
 
-_MAX_DISTANCE = 1e15  # larger distances are clamped, so that squares stay finite
-_MASKED_EXPONENT = -1e37  # exponent of probability 0; finite, so that no gradient is NaN
+_MAX_DISTANCE = 1e15  # larger distances are clamped, so that their squares are finite
+_MASKED_EXPONENT = -1e37  # gives the probability 0; finite, so that no gradient is NaN
 
 
 def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | None = None) -> Tensor:
@@ -19,9 +19,9 @@ def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | Non
     ``K_h(x, y) = exp(-||x - y||^2 / (2 h^2))``, computed as a log-softmax.
 
     Args:
-        squares: squared distances of the samples of a batch, (..., b, b).
+        squares: squared distances between the samples of a batch, (..., b, b).
         h2: squared bandwidth h^2 of the kernel, (..., 1, 1).
-        pairs: mask of the pairs in which both rows are samples, (..., b, b); by default all.
+        pairs: mask of the pairs of samples without padding, (..., b, b); by default all.
 
     Returns:
         Log-probabilities over j, (..., b, b); very negative for j = i and for masked j.
@@ -34,50 +34,52 @@ def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | Non
 
 
 def distillation_loss(
-    student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", present: Tensor | None = None
+    student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", row_mask: Tensor | None = None
 ) -> Tensor:
-    """Return L_KD, the divergence of the local from the global model's geometry (Eq. 19).
+    """Return L_KD, which compares the distances between samples in two models (Eq. 19).
 
     ``L_KD = KL(Q || P) = sum_i sum_{j != i} q_{j|i} log(q_{j|i} / p_{j|i})``, where P is computed
-    from the representations of the student and Q from those of the teacher. It is exactly 0 if both
-    are equal, and for batches of one or two samples, which have at most one neighbor each.
+    from the representations of the student, and Q from the representations of the teacher. The loss
+    is exactly 0 if P equals Q, and for batches of one or two samples, in which a sample has at most
+    one neighbor.
 
-    The gradient is written out, which is twice as fast as autograd. The derivative by the squared
-    distance of i and j is (q_{j|i} - p_{j|i}) / (2 h^2). So the gradient by x_i is
-    sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j}) (x_i - x_j) / h^2.
+    The gradient is computed from a formula, which is twice as fast as autograd. The derivative with
+    respect to the squared distance of i and j is (q_{j|i} - p_{j|i}) / (2 h^2). So the gradient
+    with respect to x_i is sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j}) (x_i - x_j) / h^2.
 
-    Departure: the paper does not give the bandwidth h. By default h^2 is the mean squared distance
-    of each model's own pairs in the batch, held constant, which adapts to the scale of features.
+    Departure from the paper: the default of the bandwidth h, which the paper does not give. Here
+    h^2 is the mean squared distance between the samples of a batch, computed for each model. So it
+    adapts to the scale of the representations. The gradient treats it as a constant.
 
     Args:
-        student: representations R_S(x) by the local model, (..., b, d).
-        teacher: representations R_T(x) by the received global model, (..., b, d').
+        student: representations R_S(x) in the local model, (..., b, d).
+        teacher: representations R_T(x) in the received global model, (..., b, d').
         bandwidth: h of the Gaussian kernel, or "mean".
-        present: mask of the rows that are samples, not padding, (..., b); by default all.
+        row_mask: True for rows that are samples, False for padding, (..., b); by default all True.
 
     Returns:
-        The sum over i and j, (...), differentiable once in ``student``.
+        The sum over i and j, (...). Only the first derivative with respect to ``student`` exists.
     """
     with torch.no_grad():
-        (log_p, log_q), (_, q), gradient = _compute_terms(student, teacher, bandwidth, present)
+        (log_p, log_q), (_, q), gradient = _compute_terms(student, teacher, bandwidth, row_mask)
         value = (q * (log_q - log_p)).sum(dim=(-2, -1))
-    # The second term is 0; its derivative with respect to the student is the gradient.
+    # The second term is 0, and its derivative with respect to the student is the gradient.
     loss: Tensor = value + (gradient * (student - student.detach())).sum(dim=(-2, -1))
     return loss
 
 
 def distillation_gradient(
-    student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", present: Tensor | None = None
+    student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", row_mask: Tensor | None = None
 ) -> Tensor:
     """Return the gradient of :func:`distillation_loss` with respect to ``student``, (..., b, d)."""
     with torch.no_grad():
-        return _compute_terms(student, teacher, bandwidth, present)[2]
+        return _compute_terms(student, teacher, bandwidth, row_mask)[2]
 
 
 def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
     """Return the not-true distillation loss of FedNTD (Lee et al., 2022) with temperature 1.
 
-    The true class is excluded from both distributions. So the student is free to learn it, and
+    The true class is excluded from both distributions. So the student can learn the true class, and
     keeps the teacher's predictions for all other classes.
 
     Args:
@@ -93,7 +95,7 @@ def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
 
 
 def masked_kl_divergence(mask: Tensor, student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the KL divergence of two softmax distributions over the classes not masked.
+    """Return the KL divergence of two softmax distributions over the classes that are not masked.
 
     Args:
         mask: True for classes that are excluded from both distributions, (..., b, classes).
@@ -112,13 +114,13 @@ def masked_kl_divergence(mask: Tensor, student: Tensor, teacher: Tensor) -> Tens
 
 
 def _compute_terms(
-    student: Tensor, teacher: Tensor, bandwidth: Bandwidth, present: Tensor | None
+    student: Tensor, teacher: Tensor, bandwidth: Bandwidth, row_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (log p, log q) and (p, q), each (2, ..., b, b), and the gradient, (..., b, d)."""
     precise = torch.promote_types(student.dtype, torch.float32)  # at least single precision
     features = student.to(precise)
     squares = _compute_squared_distances(features, teacher.to(precise))  # (2, ..., b, b)
-    pairs = None if present is None else present[..., :, None] & present[..., None, :]
+    pairs = None if row_mask is None else row_mask[..., :, None] & row_mask[..., None, :]
     h2 = _compute_squared_bandwidths(squares, bandwidth, pairs)  # (2, ..., 1, 1)
     log_probabilities = log_conditional_probability(squares, h2, pairs)
     probabilities = log_probabilities.exp()
@@ -126,19 +128,19 @@ def _compute_terms(
         probabilities = probabilities * pairs
     difference = probabilities[1] - probabilities[0]
     difference = (difference + difference.mT) / h2[0]  # (..., b, b)
-    # Offsets from one sample: the gradient is the same, with smaller rounding errors.
+    # Offsets from the first sample give the same gradient with smaller rounding errors.
     offsets = (features - features[..., :1, :]).clamp(-_MAX_DISTANCE, _MAX_DISTANCE)
     gradient = difference.sum(dim=-1, keepdim=True) * offsets - difference @ offsets
     return log_probabilities, probabilities, gradient.to(student.dtype)
 
 
 def _compute_squared_distances(student: Tensor, teacher: Tensor) -> Tensor:
-    """Return the finite squared distances of all pairs, student before teacher, (2, ..., b, b)."""
+    """Return the squared distances of all pairs, student before teacher, (2, ..., b, b)."""
     if student.shape != teacher.shape:
         width = max(student.shape[-1], teacher.shape[-1])
         student, teacher = (F.pad(x, (0, width - x.shape[-1])) for x in (student, teacher))
     both = torch.stack([student, teacher])
-    exact = "donot_use_mm_for_euclid_dist"  # the distance of equal rows is exactly 0
+    exact = "donot_use_mm_for_euclid_dist"  # then the distance of equal rows is exactly 0
     return torch.cdist(both, both, compute_mode=exact).clamp_max(_MAX_DISTANCE).square()
 
 

@@ -3,10 +3,7 @@
 Problem: a large cluster of clients with similar data dominates the mean of FedAvg, and the classes
 of small clusters are learned slowly.
 
-Nang Hung Nguyen, Duc Long Nguyen, Trong Bang Nguyen, Thanh-Hung Nguyen, Huy Hieu Pham, Truong Thao
-Nguyen, Phi Le Nguyen: CADIS: Handling Cluster-skewed Non-IID Data in Federated Learning with
-Clustered Aggregation and Knowledge DIStilled Regularization. CCGrid 2023.
-https://arxiv.org/abs/2302.10413
+Nguyen et al., CCGrid 2023, https://arxiv.org/abs/2302.10413
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,33 +62,49 @@ CADIS_PAPER = Paper(
 class CADIS(BaseMethod):
     """Aggregation with the same total weight for every cluster of similar clients.
 
-    The server clusters clients by their updates of the classifier layer. The weight of client i is
-    ``alpha_i = (1 / M_i) * (n_i / N)``, normalized (Eq. 1 and 2 of the paper), with M_i clients in
-    its cluster and n_i of all N samples. Clients add ``lambda * L_KD / b`` to the cross-entropy, a
-    distillation from the received global model (Eq. 19 and 20).
-
     Use it if clients form clusters of unequal size and one global model has to serve all classes.
-    Without clusters it finds one cluster, and the weights are those of FedAvg.
+    If there are no clusters, the server finds a single cluster, and the weights are the same as in
+    FedAvg.
 
-    Departure: by default, clients are compared by class profiles instead of the whole layer
-    (``signature``); the cut is found without a threshold (``threshold``); the distillation is weak;
-    participants are drawn evenly from the clusters, and the server uses momentum
-    (``default_parts``). ``CADISPaper`` has the parameters of the paper.
+    The server compares the clients' updates of the classifier layer and puts similar clients into
+    one cluster. The weight of client i is ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum
+    of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of clients in its cluster, n_i
+    its number of samples, and N the number of all samples. Clients add ``lambda * L_KD / b`` to the
+    cross-entropy of a batch of b samples: L_KD distills the received global model into the local
+    model (Eq. 19 and 20).
+
+    Departure from the paper: the defaults differ. The server compares class profiles, not whole
+    updates of the layer (``signature``). It finds clusters without a threshold (``threshold``). The
+    distillation is weaker. Participants are drawn evenly from the clusters, and the server uses
+    momentum (``default_parts``). ``CADISPaper`` has the parameters of the paper.
 
     Attributes:
-        signature: compare clients by "profile", one number per class, or by the "head" (paper).
-        threshold: epsilon, smallest entry of the Q-matrix within a cluster; "auto" finds a cut.
-        threshold_growth: relative growth of a numeric threshold per round.
-        threshold_max: largest value of a growing threshold.
-        distillation: lambda, strength of the distillation from the global model; 0 disables it.
-        distil: distill the "geometry" of a batch (paper), or "not-true" class predictions (FedNTD).
-        bandwidth: h of the Gaussian kernel of "geometry"; "mean" uses the mean distance of a batch.
-        transitive: estimate for pairs never observed together: its "mean", a "sample", or "off".
-        gamma: largest deviation of a transitive estimate.
-        scope: with signature "head", cluster participants of the "round" or of the "federation".
-        absent: decay per round of the last update of a cluster without participants; 0 drops it.
-        clusters: clusters "found", or for ablations the "true" ones or "none" (single clients).
-        weights: equal weight per "clusters", or n_i / N as in FedAvg, by "samples".
+        signature: vector by which clients are compared: "profile", one number per class; or "head",
+            the whole update of the classifier layer (as in the CADIS paper).
+        threshold: similarity, rescaled to [0, 1], from which two clients are put into one cluster;
+            "auto" finds the clusters without a threshold.
+        threshold_growth: relative growth of the threshold per round; 0.001 multiplies it by 1.001.
+        threshold_max: upper limit of a growing threshold.
+        distillation: factor lambda of the distillation term in the local loss, which keeps the
+            local model similar to the global model; 0 disables the term.
+        distil: what to distill from the global model: "geometry", the distances between the samples
+            of a batch (as in the CADIS paper); or "not-true", the predictions for all wrong classes
+            (as in FedNTD).
+        bandwidth: width h of the Gaussian kernel of distil "geometry"; "mean" uses the root mean
+            square distance between the samples of a batch.
+        transitive: with scope "federation", how to estimate the similarity of clients that were
+            never in the same round: "mean" (expected value), "sample" (random draw, as in the CADIS
+            paper) or "off" (no estimate).
+        gamma: largest standard deviation of a similarity estimated with transitive; less certain
+            estimates are not used.
+        scope: with signature "head", which clients are clustered: the participants of a "round" (as
+            in the CADIS paper), or all clients of the "federation" seen so far.
+        absent: if no client of a cluster takes part, reuse the last update of the cluster, with a
+            weight multiplied by this factor per round; 0 never reuses updates.
+        clusters: clusters for the weights: "found" by the server; for ablations, "true" clusters of
+            the partition, or "none" (each client is its own cluster).
+        weights: weight of a client: "clusters" gives each cluster the same total weight, "samples"
+            weights clients by their number of samples as FedAvg does.
     """
 
     name: ClassVar[str] = "cadis"
@@ -127,18 +140,18 @@ class CADIS(BaseMethod):
             )
         if self.absent and (self.signature != "profile" or self.clusters != "found"):
             raise CadisError(
-                "The parameter absent needs profiles to identify a cluster in later rounds; set "
-                "signature = profile and clusters = found, or leave absent out."
+                "The parameter absent needs class profiles to recognize a cluster in later rounds; "
+                "set signature = profile and clusters = found, or leave absent out."
             )
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True with distillation: the received model is the teacher."""
+        """True with distillation, because the received model is the teacher."""
         return self.distillation > 0
 
     @property
     def finds_clusters(self) -> bool:
-        """True if clusters of all clients are known, not only of the participants of a round."""
+        """True if the server clusters all clients, not only the participants of a round."""
         return self.signature == "profile" or self.scope == "federation"
 
     @property
@@ -151,15 +164,15 @@ class CADIS(BaseMethod):
         return read_profiles(clients, state.tensors)
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:
-        """Keep the teacher's representations or logits, which are the same in every epoch."""
+        """Keep the representations or logits of the teacher, which are the same in all epochs."""
         teacher = outputs.representation if self.distil == "geometry" else outputs.logits
         return BatchExtras(per_sample={"teacher": teacher})
 
     def penalty(self, step: Step) -> Tensor | None:
-        """Return the distillation term lambda * L_KD / b of the final loss (Eq. 20).
+        """Return the distillation term of the local loss, lambda * L_KD / b (Eq. 20).
 
-        Eq. 20 divides the sums of the cross-entropy and of L_KD by n_i. So a batch of b samples
-        adds lambda * L_KD / b to its mean cross-entropy.
+        Eq. 20 divides both the sum of the cross-entropy and the sum of L_KD by n_i. So lambda *
+        L_KD / b is added to the mean cross-entropy of a batch of b samples.
         """
         if not self.needs_model_outputs:
             return None
@@ -173,7 +186,7 @@ class CADIS(BaseMethod):
     def cluster_labels(
         self, server_round: ServerRound, state: ServerState, clients: Sequence[ClientId]
     ) -> Tensor:
-        """Return the cluster of each client as known before a round, -1 if unknown, (n,)."""
+        """Return the cluster of each client before a round, -1 if it is unknown, (n,)."""
         if self.clusters == "true":
             return get_true_labels(server_round.true_clusters, clients)
         if self.signature == "profile":
@@ -200,7 +213,7 @@ class CADIS(BaseMethod):
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Return the weighted mean of the models (Eq. 2), plus the updates of absent clusters."""
+        """Return the weighted mean of the models (Eq. 2), with the updates of absent clusters."""
         aggregation = super().aggregate(server_round, updates, state)
         if not self.absent:
             return aggregation
@@ -243,17 +256,19 @@ class CADIS(BaseMethod):
 class CADISPaper(CADIS):
     """CADIS with the parts and parameters of the paper.
 
-    Use it to reproduce the paper. It clusters the participants of a round by the cosine of their
-    updates of the classifier layer (Eq. 11 to 13).
+    Use it to reproduce the paper. It has the same weights and the same local loss as ``CADIS``. The
+    server clusters the participants of a round: it compares their updates of the classifier layer
+    by their cosine similarity, averaged over rounds (Eq. 11 and 12), and applies a threshold to the
+    rescaled similarities (Eq. 13).
 
-    Departure: the paper starts epsilon at 0.9 or more and raises it after every round. With
-    cosines of updates, as its text defines them, the similarity within a cluster falls while the
-    model converges, and a rising threshold splits true clusters. So the default is constant.
+    Departure from the paper: the threshold epsilon is constant, 0.7. In the paper it starts at 0.9
+    or more and rises after every round. But clients of one cluster become less similar while the
+    model converges, so that a rising threshold splits true clusters.
 
-    Departure: with scope "round", no pair is estimated, since all participants were observed
-    together. The minimum of the Q-matrix is then the smallest similarity ever observed. An estimate
-    for two absent clients can be smaller only while all observations are positive; it is not used,
-    so that clusters do not depend on absent clients.
+    Departure from the paper: with scope "round", no similarity is estimated, because all
+    participants were observed together. The smallest similarity ever observed is rescaled to 0. In
+    the paper this can also be an estimate for absent clients, which is smaller only while all
+    observed similarities are positive. Here clusters do not depend on absent clients.
     """
 
     name: ClassVar[str] = "cadis-paper"

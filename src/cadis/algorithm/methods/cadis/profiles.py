@@ -1,10 +1,11 @@
-"""Class profiles: one number per class that summarizes the update of the classifier layer.
+"""Class profiles: vectors that summarize an update of the classifier layer, one number per class.
 
-The row of a class moves along the features of the samples that the client has of this class, and
-against the features of all others (Proposition 1 of the paper). A profile keeps this sign and size
-per class and drops the features. Profiles are averaged over the rounds of one client. So two
-clients that never took part in the same round can be compared, and the state of the server grows
-with the number of clients, not with the number of pairs. Profiles are not in the paper.
+Each class has a row of weights in the classifier layer. In training, the row moves towards the
+features of the client's samples of this class, and away from the features of all other samples
+(Proposition 1 of the paper). The number of a class in the profile is the signed size of this
+change. Profiles of a client are averaged over its rounds. So clients can be compared even if they
+never took part in the same round, and the state of the server grows with the number of clients, not
+with the number of pairs. Profiles are not in the paper.
 """
 
 from collections.abc import Mapping
@@ -16,24 +17,27 @@ from torch import Tensor
 from cadis._io import scatter_rows
 from cadis.algorithm.vectors import normalize
 
-PROFILE_WINDOW = 20  # rounds in the mean profile of a client; with more, older rounds fade
-_MIN_MERGED_CLIENTS = 4096  # the table of recent changes is merged when it has more clients
+PROFILE_WINDOW = 20  # after so many rounds of a client, the weight of older rounds decays
+_MIN_MERGED_CLIENTS = 4096  # merge the table of recent changes only when it has more clients
 
 
 def compute_class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return the class profile of each client, a vector of norm 1. Not in the paper.
 
-    Entry c is ``sign(<dw_c, f> + db_c) * (||dw_c||^2 + db_c^2)^(1/8)``, minus the mean over the
-    classes, where dw_c and db_c are the updates of row and bias of class c, and f is the direction
-    of the mean features. With one sample, the update is the outer product of its residuals and its
-    features, and the bias moves by the residuals. So f is the sum of all rows, each times its bias
-    update (without a bias, times the sum of the row). The fourth root of the norm gives classes
-    that are learned already about the same size as new ones. The mean is subtracted since
-    residuals sum to 0, but their roots do not.
+    The entry of class c is ``sign(<dw_c, f> + db_c) * (||dw_c||^2 + db_c^2)^(1/8)``, minus the mean
+    over the classes. Here dw_c and db_c are the updates of the row and the bias of class c, and f
+    is the direction of the mean features, estimated as follows. For a single sample, the update of
+    the weight is the outer product of its residuals (label minus prediction, per class) and its
+    features, and the update of the bias is its residuals. So f is the sum of all rows of the
+    update, each multiplied by its bias update (or, without a bias, by the sum of the row).
+
+    The fourth root of the norm makes the entries of well-learned classes, whose updates are small,
+    about as large as the entries of new classes. The mean is subtracted because residuals sum to 0
+    over the classes, but their roots do not.
 
     Args:
         weight: updates of the weight of the classifier layer, (k, classes, features).
-        bias: updates of its bias, (k, classes); None if it has no bias.
+        bias: updates of its bias, (k, classes); None if the layer has no bias.
 
     Returns:
         Profiles, (k, classes); zeros for a client whose layer did not change.
@@ -55,7 +59,7 @@ def compute_class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 @dataclass(frozen=True)
 class ProfileTable:
-    """Mean profiles of clients, sorted by key. The names of the fields are keys of the state."""
+    """Mean profiles of clients, sorted by key. Checkpoints contain the field names."""
 
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (n,)
     mean: Tensor = field(  # half precision, (n, classes)
@@ -66,12 +70,15 @@ class ProfileTable:
     )
 
     def find(self, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows of clients in a table that is not empty, and a mask of those in it."""
+        """Return the row of each client, (k,), and a mask of the clients in the table, (k,).
+
+        The table must not be empty. The row of a client that is not in the table is arbitrary.
+        """
         rows = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
         return rows, self.keys[rows] == keys
 
     def merge(self, newer: "ProfileTable") -> "ProfileTable":
-        """Return the union of two tables; rows of the newer one replace those of this one."""
+        """Return the union of two tables; for clients in both, the newer row is kept."""
         if not len(self.keys):
             return newer
         added = newer.keys[~self.find(newer.keys)[1]]
@@ -90,11 +97,11 @@ class ProfileTable:
 class ClientProfiles:
     """The mean class profile of every client that ever took part.
 
-    It is immutable: an update returns a new object. With many clients, both objects share one large
-    table; changes are in a small table until that has grown.
+    Objects are immutable: an update returns a new object. To avoid a copy of all profiles in every
+    round, recent changes are in a small second table, which is merged only when it has grown.
     """
 
-    old: ProfileTable = field(default_factory=ProfileTable)  # most clients, if there are many
+    old: ProfileTable = field(default_factory=ProfileTable)  # shared by successive objects
     new: ProfileTable = field(default_factory=ProfileTable)  # clients changed since the last merge
 
     @property
@@ -103,7 +110,7 @@ class ClientProfiles:
         return max(table.mean.shape[1] for table in (self.old, self.new))
 
     def observe(self, keys: Tensor, profiles: Tensor) -> "ClientProfiles":
-        """Add the profiles of a round, of norm 1, (k, classes), to the running means."""
+        """Add the profiles of a round, (k, classes), to the mean profiles of k clients."""
         mean, count = self.get(keys, profiles.shape[1])
         times = count.clamp(max=PROFILE_WINDOW - 1)[:, None]
         return self.update(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
@@ -117,7 +124,7 @@ class ClientProfiles:
         return ClientProfiles(self.old, new)
 
     def get(self, keys: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-        """Return mean profiles, (k, classes), and counts, (k,); zeros for clients never seen."""
+        """Return mean profiles, (k, classes), and counts, (k,); zeros for unknown clients."""
         mean = torch.zeros(len(keys), classes)
         count = torch.zeros(len(keys), dtype=torch.int32)
         for table in (self.old, self.new):
@@ -129,9 +136,10 @@ class ClientProfiles:
         return mean, count
 
     def subsample(self, max_clients: int) -> tuple[Tensor, Tensor]:
-        """Return mean profiles, (n, classes), and counts, (n,), of all clients or a regular subset.
+        """Return the mean profiles, (n, classes), and counts, (n,), of at most ``max_clients``.
 
-        The subset takes every m-th client, so that it hardly changes from round to round.
+        If there are more clients, the result contains every m-th client in the order of the keys,
+        which hardly changes from round to round.
         """
         table = max(self.old, self.new, key=lambda table: len(table.keys))
         step = max(1, -(-len(table.keys) // max_clients))
@@ -144,7 +152,7 @@ class ClientProfiles:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "ClientProfiles":
-        """Restore the result of :meth:`to_tensors`; without tensors, no clients."""
+        """Restore the result of :meth:`to_tensors`; without these tensors, there are no clients."""
         if "old.keys" not in tensors:
             return cls()
         old, new = (

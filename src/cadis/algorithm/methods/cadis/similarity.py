@@ -15,21 +15,21 @@ from cadis.types import ClientId, ids_from_tensor, ids_to_tensor
 
 TransitiveMode: TypeAlias = Literal["mean", "sample", "off"]
 
-_ROW_BITS = 32  # a pair is one integer: the larger row, and in its last 32 bits the smaller one
-_CHUNK_NUMEL = 50_000  # numbers of the signatures that are multiplied at once, to fit the cache
+_ROW_BITS = 32  # a pair of rows is stored as one integer: larger << 32 | smaller
+_CHUNK_NUMEL = 50_000  # numbers that are multiplied at once, so that they fit into the cache
 
 
 def instance_similarity(signatures: Tensor) -> Tensor:
     """Return the instance similarity s^t_ij of the participants of a round (Eq. 11).
 
-    ``s^t_ij = <W_i - W_g, W_j - W_g> / (||W_i - W_g|| ||W_j - W_g||)``, the cosine of the
-    improvements of the penultimate layer.
+    ``s^t_ij = <W_i - W_g, W_j - W_g> / (||W_i - W_g|| ||W_j - W_g||)``: the cosine similarity of
+    the updates of the classifier layer, which the paper calls the penultimate layer.
 
     Args:
         signatures: updates of the classifier layer, W_i - W_g, flat, (k, d).
 
     Returns:
-        Cosines, exactly 1 on the diagonal, (k, k). A zero update has similarity 0 to all others.
+        Cosines, (k, k), exactly 1 on the diagonal. A zero update has similarity 0 to all others.
 
     Example:
         >>> import torch
@@ -57,7 +57,7 @@ def cumulative_similarity(mean: Tensor, count: Tensor, similarity: Tensor) -> Te
     ``s_ij <- f_ij / (f_ij + 1) * s_ij + 1 / (f_ij + 1) * s^t_ij``, a running mean.
 
     Args:
-        mean: s_ij before the round; ignored where the count is 0.
+        mean: s_ij before the round, of any shape; ignored where the count is 0.
         count: f_ij, number of earlier rounds with both clients, of the same shape.
         similarity: s^t_ij of this round, of the same shape.
     """
@@ -69,14 +69,14 @@ def cumulative_similarity(mean: Tensor, count: Tensor, similarity: Tensor) -> Te
 class SimilarityMatrix:
     """The similarity matrix s_ij of all pairs of clients, observed or estimated.
 
-    Used for figures and for clusters among all clients of a federation. :class:`ObservedPairs`
-    stores only observed pairs, for any number of clients. The matrix is immutable: every method
-    returns a new one.
+    It is used for figures, and to cluster all clients of a federation. For very many clients,
+    :class:`ObservedPairs` stores only the observed pairs. Matrices are immutable: every method
+    returns a new matrix.
 
     Attributes:
         client_ids: clients of the rows and columns; new clients are appended.
-        mean: mean of the observed similarities; an estimate or 0 for an unobserved pair, (n, n).
-        count: f_ij, number of rounds with both clients; 0 for an estimate, (n, n).
+        mean: mean of the observed similarities; for other pairs, the estimate or 0, (n, n).
+        count: f_ij, number of rounds with both clients; 0 for a pair never observed, (n, n).
         known: mask of the pairs that are observed or estimated, (n, n).
     """
 
@@ -115,17 +115,18 @@ class SimilarityMatrix:
         generator: torch.Generator | None = None,
         helpers: Tensor | None = None,
     ) -> "SimilarityMatrix":
-        """Estimate pairs never observed together by transitive learning (Section III-C).
+        """Estimate pairs that were never observed with transitive learning (Section III-C).
 
-        Estimates use direct observations only, never other estimates. A pair without any helper
-        client p stays unknown.
+        The similarity of clients i and j is estimated from their observed similarities to a third
+        client p, the helper. Estimates never use other estimates. A pair without a helper stays
+        unknown.
 
         Args:
-            gamma: largest deviation of the estimate by one helper.
-            mode: "sample" draws the estimate as the paper does, "mean" uses its expectation, "off"
-                leaves pairs that were not observed unknown.
-            generator: source of randomness for the mode "sample".
-            helpers: observed similarities of all helpers p with these clients, NaN where unknown,
+            gamma: largest standard deviation of an estimate with one helper.
+            mode: "sample" draws the estimate at random as in the paper, "mean" uses the expected
+                value, "off" estimates nothing.
+            generator: random generator for the mode "sample".
+            helpers: observed similarities of p helpers with the n clients, NaN where unknown,
                 (p, n); by default the clients of this matrix are the helpers.
         """
         observed = self.count > 0
@@ -143,7 +144,7 @@ class SimilarityMatrix:
             noise = torch.randn(values.shape, generator=generator, dtype=values.dtype).triu(1)
             noise = noise + noise.T  # one draw per pair
             values = (values + estimates.deviation * noise).clamp(-1, 1)
-        mean = direct.nan_to_num() + values.nan_to_num()  # where one is known, the other is NaN
+        mean = direct.nan_to_num() + values.nan_to_num()  # at least one of the two is NaN
         known = observed | ~estimates.mean.isnan()
         return replace(self, mean=mean, known=known, _estimates=estimates)
 
@@ -171,14 +172,14 @@ class SimilarityMatrix:
 class ObservedPairs:
     """Cumulative similarities s_ij (Eq. 12) of the pairs that were observed together.
 
-    The table grows with these pairs, not with all pairs of clients: with 10,000 clients and 100 per
-    round, every client has taken part after about 900 rounds, but only one pair in eleven was
-    observed. The table is immutable: :meth:`observe` returns a new one.
+    The table contains these pairs only, which are few if there are many clients: with 10,000
+    clients and 100 per round, every client has taken part after about 900 rounds, but only one pair
+    in eleven has been observed. Tables are immutable: :meth:`observe` returns a new table.
 
     Attributes:
-        client_ids: clients by row; new clients are appended.
-        pair: ``larger << 32 | smaller`` of the rows of two clients, ascending, (pairs,).
-        mean: mean of their observed similarities, (pairs,).
+        client_ids: the client of each row number; new clients are appended.
+        pair: each pair as one integer, ``larger << 32 | smaller`` row number, ascending, (pairs,).
+        mean: mean of the observed similarities of each pair, (pairs,).
         count: f_ij, number of rounds with both clients, (pairs,).
     """
 
@@ -193,7 +194,7 @@ class ObservedPairs:
         """Add the instance similarities of a round, (k, k), to the running means (Eq. 12).
 
         Returns:
-            The table after the round, and the participants' cumulative similarities, (k, k).
+            The table after the round, and the cumulative similarities of the participants, (k, k).
         """
         check_observation(client_ids, similarity)
         ids = tuple(dict.fromkeys((*self.client_ids, *client_ids)))
@@ -212,14 +213,14 @@ class ObservedPairs:
         return ObservedPairs(ids, pairs, mean, count), matrix
 
     def get_similarity(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Return the mean similarity of pairs of rows.
+        """Return the mean similarity of pairs of clients.
 
         Args:
-            rows: rows of clients.
-            others: rows of other clients, of a shape that broadcasts with ``rows``.
+            rows: row numbers of clients.
+            others: row numbers of the other clients, of a shape that broadcasts with ``rows``.
 
         Returns:
-            Similarities of the broadcast shape; NaN for a pair never observed together, and 1 for a
+            Similarities of the broadcast shape; NaN for a pair that was never observed, and 1 for a
             client with itself.
         """
         rows, others = torch.broadcast_tensors(rows, others)
@@ -231,11 +232,11 @@ class ObservedPairs:
         return torch.where(rows == others, 1, similarity)
 
     def min_similarity(self) -> Tensor:
-        """Return the smallest mean of all pairs, (); 1 without any pair.
+        """Return the smallest mean similarity of all pairs; 1 if there are no pairs.
 
-        As soon as it is not positive, it is also the minimum over all estimates of the other pairs
-        (Section III-C): an estimate is a mean of products s_ip * s_jp. A product is negative only
-        if one factor is, and then it is not below that factor, since the other is at most 1.
+        If it is not positive, no transitive estimate of another pair (Section III-C) is smaller.
+        Such an estimate is a mean of products s_ip * s_jp. A negative product has one negative
+        factor, and it is not smaller than this factor, since the other factor is at most 1.
         """
         return self.mean.min() if len(self.mean) else torch.ones(())
 
@@ -253,15 +254,17 @@ class ObservedPairs:
         return cls(ids_from_tensor(ids), *table)
 
     def _find_insertion(self, pair: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the index of each given pair in the table with these pairs inserted, (k,).
+        """Find where to insert pairs.
 
-        The second tensor is the mask of the pairs in that table which exist already.
+        Returns:
+            The index of each given pair in the new table, (k,), and the mask of the rows of the new
+            table that exist already, (new pairs,).
         """
         index = torch.searchsorted(self.pair, pair)
         is_new = torch.ones_like(pair, dtype=torch.bool)
         if len(self.pair):
             is_new = self.pair[index.clamp(max=len(self.pair) - 1)] != pair
-        index = index + is_new.cumsum(dim=0) - is_new.long()  # shifted by new pairs before it
+        index = index + is_new.cumsum(dim=0) - is_new.long()  # new pairs shift later ones
         is_old = torch.ones(len(self.pair) + int(is_new.sum()), dtype=torch.bool)
         is_old[index[is_new]] = False
         return index, is_old
@@ -274,21 +277,21 @@ def find_rows(client_ids: Sequence[ClientId], all_ids: Sequence[ClientId]) -> Te
 
 
 def check_observation(client_ids: Sequence[ClientId], similarity: Tensor) -> None:
-    """Raise an error unless the similarities are those of distinct clients."""
+    """Raise an error if a client occurs twice, or if the matrix has another size."""
     if len(set(client_ids)) != len(client_ids):
         raise CadisError("A client took part twice in one round; give every client its own id.")
     if similarity.shape != (len(client_ids), len(client_ids)):
         raise CadisError(
-            f"{len(client_ids)} clients need a similarity matrix of that size, "
-            f"not {tuple(similarity.shape)}."
+            f"The similarity matrix of {len(client_ids)} clients must have as many rows and "
+            f"columns, but its shape is {tuple(similarity.shape)}."
         )
 
 
 def mask_unknown(values: Tensor, known: Tensor) -> Tensor:
     """Replace unknown values with NaN.
 
-    Equal to ``torch.where(known, values, nan)``, but without a branch per number: 0 / 0 is NaN and
-    1 / 1 is 1. This is ten times as fast for the n x n matrices of the server.
+    The result equals ``torch.where(known, values, nan)``, but is computed ten times as fast: the
+    factor is 1 / 1 = 1 for known values and 0 / 0 = NaN for unknown values.
     """
     one = known.to(values.dtype)
     return values * (one / one)

@@ -1,4 +1,8 @@
-"""Transitive learning: estimates for pairs never observed together (Section III-C of the paper)."""
+"""Transitive learning: similarity of clients that were never in the same round (Section III-C).
+
+The similarity of clients i and j is estimated from their similarities to a third client p, the
+helper, which was observed with both.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -7,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_CHUNK_NUMEL = 200_000  # numbers of an intermediate tensor that still fit into the cache
+_CHUNK_NUMEL = 200_000  # size of intermediate tensors, so that they fit into the cache
 
 
 @dataclass(frozen=True)
 class Estimates:
     """Estimated similarities of the pairs of clients that were never observed together."""
 
-    gamma: float  # largest deviation of the estimate by one helper
-    mean: Tensor  # expected similarity; NaN for observed pairs and without a helper, (n, n)
+    gamma: float  # largest standard deviation of an estimate with one helper
+    mean: Tensor  # expected similarity; NaN for observed pairs and pairs without a helper, (n, n)
     deviation: Tensor  # standard deviation of the average over the helpers, (n, n)
     outdated: Tensor  # mask of the rows with new observations, (n,)
 
@@ -40,7 +44,7 @@ class Estimates:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Estimates | None":
-        """Restore the result of :meth:`to_tensors`; None without estimates."""
+        """Restore the result of :meth:`to_tensors`; None if the tensors contain no estimates."""
         if "estimates.mean" not in tensors:
             return None
         gamma, *others = (tensors[f"estimates.{field.name}"] for field in fields(cls))
@@ -50,16 +54,16 @@ class Estimates:
 def update_estimates(
     estimates: Estimates, direct: Tensor, helper_similarity: Tensor | None = None
 ) -> Estimates:
-    """Recompute the outdated rows of the estimates, and by symmetry the columns.
+    """Recompute the outdated rows and columns of the symmetric matrix of estimates.
 
     The estimate of a pair (i, j) depends only on the observed similarities of i and of j. So a
-    round changes only the k rows of its participants, not all n.
+    round changes only the rows of its k participants, not all n rows.
 
     Args:
         estimates: estimates before this update.
         direct: mean observed similarities, including the diagonal, NaN where unknown, (n, n).
-        helper_similarity: those of all helpers p with these n clients, NaN where unknown, (p, n);
-            by default the n clients are the helpers.
+        helper_similarity: observed similarities of p helpers with the n clients, NaN where unknown,
+            (p, n); by default the n clients are the helpers.
     """
     helper_similarity = direct if helper_similarity is None else helper_similarity
     mean, deviation = estimates.mean.clone(), estimates.deviation.clone()
@@ -80,15 +84,15 @@ def update_estimates(
 def _estimate_rows(rows: Tensor, helper_similarity: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     """Estimate the similarity of some clients i to all clients j (Section III-C).
 
-    A helper p that was observed with both clients suggests the normal distribution with mean
-    ``s_ip * s_jp`` and deviation ``sqrt((1 - s_ip^2)(1 - s_jp^2)) / 3``. It is used if that
-    deviation is below gamma. The estimate is the average of independent draws of all helpers used;
-    this average has a normal distribution itself.
+    Each helper p gives an estimate: a random draw from the normal distribution with mean
+    ``s_ip * s_jp`` and standard deviation ``sqrt((1 - s_ip^2)(1 - s_jp^2)) / 3``. Helpers with a
+    standard deviation of gamma or more are not used. The estimate of a pair is the average over its
+    helpers, which also has a normal distribution.
 
     Args:
         rows: the clients i, as rows of the matrix.
         helper_similarity: observed similarities, NaN where unknown, (p, j).
-        gamma: largest deviation.
+        gamma: upper limit of the standard deviation.
 
     Returns:
         Mean and standard deviation of the average, (i, j) each; NaN without a helper.
@@ -99,23 +103,26 @@ def _estimate_rows(rows: Tensor, helper_similarity: Tensor, gamma: float) -> tup
     variance = rest.T[rows][:, :, None] * (rest / 9)  # (i, p, j), NaN if one pair is unknown
     admitted = (variance < gamma**2).to(helper_similarity.dtype)
     similarity, rest = similarity.nan_to_num(), rest.nan_to_num()
-    number = admitted.sum(dim=1)  # (i, j); division by 0 helpers gives NaN
-    mean = (similarity.T[rows][:, None] @ (admitted * similarity))[:, 0] / number
-    total = (rest.T[rows][:, None] @ (admitted * rest))[:, 0] / 9
-    return mean, total.sqrt() / number
+    num_helpers = admitted.sum(dim=1)  # (i, j); division by 0 helpers gives NaN
+    mean = (similarity.T[rows][:, None] @ (admitted * similarity))[:, 0] / num_helpers
+    total_variance = (rest.T[rows][:, None] @ (admitted * rest))[:, 0] / 9
+    return mean, total_variance.sqrt() / num_helpers
 
 
 def estimate_all(direct: Tensor, gamma: float, helper_similarity: Tensor | None = None) -> Tensor:
-    """Return the expected similarity of all pairs never observed together, NaN for the others.
+    """Return the expected similarity of all pairs that were never observed, NaN for other pairs.
 
-    Equal to the mean of :func:`update_estimates` on empty estimates, but several times as fast: no
-    deviations, every pair once, and chunks that fit into the cache for any number of clients.
+    The result equals the mean that :func:`update_estimates` computes from empty estimates. It is
+    computed several times as fast, because each pair is computed once and without its deviation.
 
     Args:
         direct: mean observed similarities, including the diagonal, NaN where unknown, (n, n).
-        gamma: largest deviation of the estimate by one helper.
-        helper_similarity: those of all helpers p with these n clients, NaN where unknown, (p, n);
-            by default the n clients are the helpers.
+        gamma: largest standard deviation of an estimate with one helper.
+        helper_similarity: observed similarities of p helpers with the n clients, NaN where unknown,
+            (p, n); by default the n clients are the helpers.
+
+    Returns:
+        Expected similarities, (n, n).
     """
     helper_similarity = direct if helper_similarity is None else helper_similarity
     values = torch.full_like(direct, torch.nan)

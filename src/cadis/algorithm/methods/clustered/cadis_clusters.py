@@ -1,8 +1,9 @@
 """CADIS with one model per cluster, instead of one model with equal weight for every cluster.
 
-Problem: clients that only need their own classes are served better by a model of their cluster.
+Problem: for clients that need only their own classes, a model of their cluster is better than a
+global model.
 
-Not published; the clusters are those of :mod:`cadis.algorithm.methods.cadis`.
+This method is not published. It finds clusters as :mod:`cadis.algorithm.methods.cadis` does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from cadis.algorithm.about import About
 from cadis.algorithm.method import Aggregation, ServerRound, ServerState
 from cadis.algorithm.methods.cadis import CADIS, ClientProfiles
 from cadis.algorithm.methods.cadis.cluster_participants import assign_by_profiles, compute_profiles
-from cadis.algorithm.methods.cadis.clustering import find_nearest_centre
+from cadis.algorithm.methods.cadis.clustering import find_nearest_center
 from cadis.algorithm.methods.clustered.cluster_models import (
     ClusteredMethod,
     PerClientTable,
@@ -31,21 +32,23 @@ from cadis.types import ClientId, ClientUpdate, TensorState
 class CADISClusters(ClusteredMethod):
     """One model per cluster, with the clusters that CADIS finds.
 
-    At first one model is trained with the weights of CADIS, without distillation. After ``warmup``
-    consecutive rounds with the same number of clusters, more than one, every cluster gets a copy of
-    the common model, all clients seen are assigned permanently, and FedAvg trains each cluster. A
-    later client first trains the common model, which does not change any more, and is assigned to
-    the cluster whose centre is nearest to its class profile. Without clusters there is only one
-    model.
+    Use it if clients form clusters and each client needs only the classes of its cluster.
 
-    Use it if clients form clusters and each needs only the classes of its cluster.
+    At first all clients train one common model, which is aggregated with the weights of CADIS,
+    ``alpha_i = (1 / M_i) * (n_i / N)``, without distillation. When the server has found the same
+    number of clusters, at least two, in ``warmup`` consecutive rounds, every cluster gets a copy of
+    the common model. All known clients are assigned to a cluster permanently, and FedAvg trains the
+    model of each cluster. The common model does not change any more: a new client trains it once,
+    and is assigned to the cluster whose center is nearest to its class profile. If the server finds
+    no clusters, there is only the common model.
 
     Attributes:
-        warmup: consecutive rounds with the same number of clusters before the models are split.
+        warmup: consecutive rounds with the same number of clusters, before each cluster gets its
+            own model.
     """
 
     name: ClassVar[str] = "cadis-clusters"
-    label: ClassVar[str] = "CADIS, a model each"
+    label: ClassVar[str] = "CADIS, one model per cluster"
     needs_head: ClassVar[bool] = True
     default_parts: ClassVar[Mapping[str, str]] = {"sampler": "clusters"}
     about: ClassVar[About] = About(
@@ -80,11 +83,11 @@ class CADISClusters(ClusteredMethod):
 
 
 def count_certain_rounds(before: TensorState, after: TensorState) -> Tensor:
-    """Count the consecutive rounds with the same number of clusters; 0 for one cluster, ()."""
-    number = len(after["centres"])
-    if number < 2:
+    """Count the consecutive rounds with the same number of clusters; 0 if there is one cluster."""
+    num_clusters = len(after["centres"])
+    if num_clusters < 2:
         return torch.tensor(0)
-    is_same = "centres" in before and len(before["centres"]) == number
+    is_same = "centres" in before and len(before["centres"]) == num_clusters
     return before["certain"] + 1 if is_same else torch.tensor(1)
 
 
@@ -93,11 +96,11 @@ def _is_split(state: ServerState) -> bool:
 
 
 def _split_by_profiles(aggregation: Aggregation) -> Aggregation:
-    """Assign all clients seen to the nearest centre, and drop the profiles from the state."""
-    centres = aggregation.tensors["centres"]
+    """Assign all known clients to the nearest center, and remove the profiles from the state."""
+    centers = aggregation.tensors["centres"]
     known = ClientProfiles.from_tensors(aggregation.tensors)
     table = known.old.merge(known.new)
-    assigned = PerClientTable(table.keys, find_nearest_centre(table.mean.float(), centres))
-    split = split_models(aggregation, centres, assigned, aggregation.report)
+    assigned = PerClientTable(table.keys, find_nearest_center(table.mean.float(), centers))
+    split = split_models(aggregation, centers, assigned, aggregation.report)
     scalars = {name: aggregation.report[name] for name in ("cut", "confidence")}
     return replace(split, tensors={**split.tensors, **scalars})

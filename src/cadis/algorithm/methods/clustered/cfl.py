@@ -1,10 +1,9 @@
-"""CFL: clustered federated learning by recursive bipartition.
+"""CFL: clustered federated learning with recursive splits of clusters.
 
 Problem: clients with contradicting data distributions cannot share one model.
 
-Felix Sattler, Klaus-Robert Müller, Wojciech Samek: Clustered Federated Learning: Model-Agnostic
-Distributed Multi-Task Optimization under Privacy Constraints. arXiv 2019, IEEE Transactions on
-Neural Networks and Learning Systems 2021. https://arxiv.org/abs/1910.01991
+Sattler et al., arXiv 2019 (IEEE Transactions on Neural Networks and Learning Systems 2021),
+https://arxiv.org/abs/1910.01991
 """
 
 from collections.abc import Sequence
@@ -33,28 +32,32 @@ _CHUNK = 2**18  # parameters that are converted to float64 at once, to save memo
 
 @dataclass(frozen=True)
 class CFL(ClusteredMethod):
-    """Recursive splits of a cluster in two when the updates of its clients contradict.
-
-    FedAvg trains one model per cluster, at first one for all clients. A cluster is split if
-    ``||mean update|| < eps1 * L`` while ``max_i ||update_i|| > eps2 * L``: its model is stationary,
-    but not for single clients. The split minimizes the largest cosine similarity of two updates
-    on different sides.
+    """Clusters with one model each, split in two when the updates of their clients contradict.
 
     Use it if clients need different models and the number of clusters is unknown.
 
-    Departure: the paper's thresholds are norms of updates, chosen for each model. Here they are
-    relative to L, the largest norm of a mean update so far, as the paper's rule of thumb suggests.
+    FedAvg trains one model per cluster; at first all clients are in one cluster. A cluster is split
+    if ``||mean update|| < eps1 * L`` and ``max_i ||update_i|| > eps2 * L``: the mean model hardly
+    changes any more, but some clients would still change it. The split minimizes the largest cosine
+    similarity of two updates on different sides.
 
-    Departure: in the paper all clients take part in every round. Here similarities are means over
-    the rounds in which two clients trained the same model. The split uses the participants and all
-    clients that were observed with all of them and with each other. A further client joins a side
-    if it is similar to one of its clients. Any other client is assigned as the paper assigns new
-    clients: in its next round it trains the model of the split node, and joins the side whose mean
-    direction is most similar to its update, which is not averaged.
+    Departure from the paper: there, both thresholds are norms of updates, chosen for each model.
+    Here they are relative to L, the largest norm of a mean update so far, as a rule of thumb of the
+    paper suggests.
+
+    Departure from the paper: there, all clients take part in every round. Here the similarity of
+    two clients is the mean over the rounds in which both trained the same model. The split divides
+    the participants, and all clients that were observed with all participants and with each other.
+    A further client joins a side if it is similar to a client on this side. All other clients are
+    assigned as the paper assigns new clients: in its next round, such a client trains the model of
+    the cluster that was split. It joins the side whose mean direction is most similar to its
+    update. This update is not aggregated.
 
     Attributes:
-        eps1: a mean update is small if its norm is below this fraction of the largest one.
-        eps2: a client's update is large if its norm is above this fraction of the largest one.
+        eps1: split a cluster only if the norm of its mean update is below this fraction of the
+            largest norm of a mean update so far.
+        eps2: split a cluster only if some client's update has a norm above this fraction of the
+            largest norm of a mean update so far.
     """
 
     name: ClassVar[str] = "cfl"
@@ -89,7 +92,7 @@ class CFL(ClusteredMethod):
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Average each cluster with FedAvg, split clusters, and assign clients of split nodes."""
+        """Average each cluster with FedAvg, split clusters, and assign clients to new clusters."""
         tree = ClusterTree.from_tensors(state.tensors)
         clients = [update.client_id for update in updates]
         max_norm = state.tensors.get("longest", torch.zeros((), dtype=torch.float64))
@@ -125,10 +128,10 @@ class CFL(ClusteredMethod):
         """Add the similarities of a round to a leaf, and split it if its clients contradict.
 
         Returns:
-            The tree, and the largest norm of a mean update so far, ().
+            The tree, and the largest norm of a mean update so far.
         """
         clients = [update.client_id for update in updates]
-        products = inner_products(updates, received)
+        products = compute_inner_products(updates, received)
         norms = products.diagonal().sqrt()
         weights = compute_sample_weights([update.num_samples for update in updates])
         mean_norm = (weights @ products @ weights).clamp(min=0).sqrt()
@@ -143,13 +146,13 @@ class CFL(ClusteredMethod):
         return tree, max_norm
 
 
-def bipartition(similarity: Tensor) -> Tensor:
-    """Find the two sides with the smallest possible maximum similarity across the cut.
+def find_bipartition(similarity: Tensor) -> Tensor:
+    """Divide clients into two sides so that the largest similarity across the cut is minimal.
 
-    Clients are added one by one, always the one with the largest similarity to any client added
-    before (a maximum spanning tree). The cut is at the weakest of these links. Then this link is
-    the largest similarity across the cut. Every other cut is crossed by at least one link, and no
-    link is weaker.
+    Clients are added one by one to a maximum spanning tree: the next client is always the client
+    with the largest similarity to any client in the tree, and this similarity is its link. The tree
+    is cut at its weakest link, which is then the largest similarity across the cut. No other cut is
+    better, because at least one link crosses it, and no link is weaker.
 
     Args:
         similarity: symmetric similarities of at least two clients, (n, n).
@@ -157,21 +160,21 @@ def bipartition(similarity: Tensor) -> Tensor:
     Returns:
         The side of each client, 0 or 1, (n,).
     """
-    number = len(similarity)
+    num_clients = len(similarity)
     order, links, nearest = [0], list[float](), similarity[0].clone()
-    for _ in range(number - 1):
+    for _ in range(num_clients - 1):
         nearest[order] = -torch.inf
         best = int(nearest.argmax())
         links.append(float(nearest[best]))
         order.append(best)
         nearest = torch.maximum(nearest, similarity[best])
     cut = links.index(min(links)) + 1
-    sides = torch.zeros(number, dtype=torch.long)
+    sides = torch.zeros(num_clients, dtype=torch.long)
     sides[order[cut:]] = 1
     return sides
 
 
-def inner_products(updates: Sequence[ClientUpdate], received: Tensor) -> Tensor:
+def compute_inner_products(updates: Sequence[ClientUpdate], received: Tensor) -> Tensor:
     """Return the inner products of all pairs of updates w_i - w_t, (k, k), float64."""
     products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
     for start in range(0, len(received), _CHUNK):
@@ -183,7 +186,7 @@ def inner_products(updates: Sequence[ClientUpdate], received: Tensor) -> Tensor:
 
 
 def _compute_cosines(products: Tensor, norms: Tensor) -> Tensor:
-    """Return cosines from inner products, 0 between a zero update and all others, (k, k)."""
+    """Return cosines, (k, k), from inner products; 0 between a zero update and all others."""
     scale = torch.where(norms > 0, norms, 1)
     return (products / (scale[:, None] * scale)).clamp(-1, 1).fill_diagonal_(1)
 
@@ -194,7 +197,7 @@ def _split_leaf(
     """Split a leaf in two, unless one side would contain only absent clients."""
     clients = [update.client_id for update in updates]
     observed, similarity = find_fully_observed(tree.pairs[node], clients)
-    sides = bipartition(similarity)
+    sides = find_bipartition(similarity)
     present_sides = sides[: len(clients)]
     if present_sides.min() == present_sides.max():
         return tree
@@ -207,9 +210,10 @@ def _split_leaf(
 def _compute_direction(
     updates: Sequence[ClientUpdate], received: Tensor, norms: Tensor, sides: Tensor
 ) -> Tensor:
-    """Return the mean direction of side 0 minus that of side 1, both of norm 1, (P,).
+    """Return the mean direction of side 0 minus the mean direction of side 1, (P,).
 
-    An update has the larger cosine with side 0 if its inner product with this is positive.
+    Both mean directions have norm 1. So an update is more similar to side 0 than to side 1 if its
+    inner product with the result is positive.
     """
     means = torch.zeros(2, len(received), dtype=torch.promote_types(received.dtype, torch.float32))
     for update, norm, side in zip(updates, norms.tolist(), sides.tolist(), strict=True):
@@ -220,7 +224,7 @@ def _compute_direction(
 
 
 def _separate_rows(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[Tensor, Tensor]:
-    """Return the rows of these clients, and the rows of all others."""
+    """Return the row numbers of these clients, and the row numbers of all other clients."""
     rows, all_rows = find_rows(clients, pairs.client_ids), torch.arange(len(pairs.client_ids))
     return rows, all_rows[~torch.isin(all_rows, rows)]
 
@@ -228,10 +232,10 @@ def _separate_rows(pairs: ObservedPairs, clients: Sequence[ClientId]) -> tuple[T
 def find_fully_observed(
     pairs: ObservedPairs, clients: Sequence[ClientId]
 ) -> tuple[list[ClientId], Tensor]:
-    """Find clients of which all pairs were observed, starting with the given clients.
+    """Extend a set of clients as long as all pairs in the set were observed.
 
-    The pairs of the given clients are observed. Other clients are added in order if they were
-    observed with all clients before them.
+    All pairs of the given clients must have been observed. Other clients are added in order if they
+    were observed with all clients added before.
 
     Returns:
         The clients, the given ones first, and their mean similarities, (n, n).
@@ -249,14 +253,14 @@ def assign_similar_clients(
 ) -> tuple[list[ClientId], Tensor]:
     """Assign further clients to the side of their most similar client.
 
-    They are added one by one, the one with the largest similarity to an assigned client first, as
-    long as that similarity is nearer to 1 than to the largest similarity across the cut. So a
-    cluster stays together although a part of it is absent.
+    The client with the largest similarity to an assigned client comes next, as long as this
+    similarity is nearer to 1 than to the largest similarity across the cut. So a cluster stays
+    together although some of its clients are absent.
 
     Args:
         pairs: observed similarities.
         clients: clients with a known side.
-        sides: their sides, (n,).
+        sides: sides of these clients, (n,).
         max_across: largest similarity across the cut.
 
     Returns:

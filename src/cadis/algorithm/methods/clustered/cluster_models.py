@@ -1,4 +1,4 @@
-"""Methods with one model per cluster: the cluster of each client, and FedAvg within clusters."""
+"""Shared code of methods with one model per cluster: clusters of clients, FedAvg per cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from cadis.types import (
     compute_client_keys,
 )
 
-COMMON_MODEL = "model"  # name of the model that all clients use before they have a cluster
+COMMON_MODEL = "model"  # name of the model for clients that have no cluster yet
 
 
 def get_cluster_model_name(label: int) -> str:
@@ -36,17 +36,17 @@ class PerClientTable:
     values: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (n, ...)
 
     def update(self, clients: Sequence[ClientId], values: Tensor) -> "PerClientTable":
-        """Return a table with new values, (k, ...), of some clients."""
+        """Return a table with new values, (k, ...), for some clients."""
         keys, rows = compute_client_keys(clients), values
         if len(self.keys):
             keys, rows = torch.cat([self.keys, keys]), torch.cat([self.values, values])
         keys, order = keys.sort(stable=True)
-        is_last = torch.ones(len(keys), dtype=torch.bool)  # of equal keys, the newest value
+        is_last = torch.ones(len(keys), dtype=torch.bool)  # of several values, keep the newest
         is_last[:-1] = keys[1:] != keys[:-1]
         return PerClientTable(keys[is_last], rows[order[is_last]])
 
     def get_labels(self, clients: Sequence[ClientId]) -> Tensor:
-        """Return the values of clients if they are labels, -1 for a client without one, (k,)."""
+        """Return the values of clients as labels, -1 for a client without a value, (k,)."""
         if not len(self.keys):
             return torch.full((len(clients),), -1)
         keys = compute_client_keys(clients)
@@ -66,18 +66,18 @@ class PerClientTable:
 
 
 class ClusteredMethod(BaseMethod):
-    """Base of methods that assign clients to clusters with one model each."""
+    """Base class of methods that assign clients to clusters with one model each."""
 
     table: ClassVar[str] = "assigned"
     """Name of the table in the server state with the cluster of each client."""
 
     @property
     def finds_clusters(self) -> bool:
-        """True: clients with the same model form a cluster."""
+        """True, because clients with the same model form a cluster."""
         return True
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """Return the model of the client's cluster; the common model if it is not known yet."""
+        """Return the model of the client's cluster, or the common model before it has a cluster."""
         label = int(PerClientTable.from_tensors(state.tensors, self.table).get_labels([client]))
         return COMMON_MODEL if label < 0 else get_cluster_model_name(label)
 
@@ -116,40 +116,40 @@ def average_by_model(
 
 
 def split_models(
-    aggregation: Aggregation, centres: Tensor, assigned: PerClientTable, report: TensorState
+    aggregation: Aggregation, centers: Tensor, assigned: PerClientTable, report: TensorState
 ) -> Aggregation:
     """Give every cluster a copy of the common model.
 
     Args:
-        aggregation: aggregation of the round, with the common model.
-        centres: centres of the clusters, of norm 1, (clusters, d), for clients assigned later.
+        aggregation: aggregation of the round, which contains the common model.
+        centers: centers of the clusters, of norm 1, (clusters, d), to assign later clients.
         assigned: cluster of each client.
         report: report of the round.
     """
-    names = [COMMON_MODEL, *(get_cluster_model_name(label) for label in range(len(centres)))]
+    names = [COMMON_MODEL, *(get_cluster_model_name(label) for label in range(len(centers)))]
     models = dict.fromkeys(names, aggregation.models[COMMON_MODEL])
-    tensors = {"centres": centres, **assigned.to_tensors("assigned")}
+    tensors = {"centres": centers, **assigned.to_tensors("assigned")}
     return Aggregation(models, tensors, aggregation.weights, report)
 
 
 def aggregate_by_cluster(
     updates: Sequence[ClientUpdate], signatures: Tensor, state: ServerState
 ) -> Aggregation:
-    """Aggregate a round after the split: FedAvg in every cluster, and assignment of new clients.
+    """Aggregate a round after the split: average each cluster with FedAvg, and assign new clients.
 
-    New clients train the common model, which does not change after the split, so that their
-    signatures are comparable with the centres. Their updates are not averaged.
+    New clients train the common model, which does not change after the split. So their signatures
+    can be compared with the centers of the clusters. Their updates are not aggregated.
 
     Args:
         updates: updates of the participants.
-        signatures: vectors to compare with the centres, (k, d).
+        signatures: vectors to compare with the centers, (k, d).
         state: server state.
     """
     clients = [update.client_id for update in updates]
-    centres = state.tensors["centres"]
+    centers = state.tensors["centres"]
     assigned = PerClientTable.from_tensors(state.tensors, "assigned")
     known = assigned.get_labels(clients)
-    nearest = (normalize(signatures).to(centres.dtype) @ centres.T).argmax(dim=1)
+    nearest = (normalize(signatures).to(centers.dtype) @ centers.T).argmax(dim=1)
     labels = torch.where(known < 0, nearest, known)
     names = [update.message.model_name for update in updates]
     models, weights = average_by_model(

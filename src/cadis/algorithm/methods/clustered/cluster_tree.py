@@ -1,7 +1,8 @@
-"""The tree of clusters of CFL: a cluster is split in two again and again.
+"""The tree of clusters of CFL.
 
-The root is node 0; a split adds two nodes. Leaves are the clusters. The model of a node that was
-split does not change any more: clients whose side is not known yet train it to be assigned.
+The root is node 0. A split of a cluster adds two child nodes, and the leaves are the clusters. The
+model of a node that was split does not change any more: a client that is still at this node trains
+the model once more, and its update decides to which child the client moves.
 """
 
 from collections.abc import Sequence
@@ -28,13 +29,13 @@ def get_node_model_name(node: int) -> str:
 
 @dataclass(frozen=True)
 class ClusterTree:
-    """The clusters of CFL and their splits; immutable.
+    """The clusters of CFL as an immutable binary tree.
 
     Attributes:
         children: first of the two children of each node, -1 for a leaf, (nodes,).
         members: node of each client; a client that is not in the table is at the root.
-        directions: vector of each split node that assigns an update to a child, (P,).
-        pairs: similarities of the clients' updates of the model of each leaf.
+        directions: for each split node, the vector that assigns an update to a child, (P,).
+        pairs: for each leaf, the similarities of the clients that trained its model.
     """
 
     children: Tensor = field(default_factory=lambda: torch.tensor([_NO_CHILDREN]))
@@ -47,20 +48,21 @@ class ClusterTree:
         return self.members.get_labels(clients).clamp(min=0)
 
     def move(self, clients: Sequence[ClientId], nodes: Tensor) -> "ClusterTree":
-        """Return the tree with clients moved to other nodes, (k,)."""
+        """Return the tree in which k clients are moved to other nodes, (k,)."""
         return replace(self, members=self.members.update(clients, nodes))
 
     def choose_child(self, node: int, update: Tensor) -> int:
-        """Return the child for a client with this update, (P,), of a split node's model."""
+        """Return the child of a split node to which a client with this update, (P,), belongs."""
         direction = self.directions[node]
         return int(self.children[node]) + int(update.to(direction.dtype) @ direction < 0)
 
     def split(self, node: int, direction: Tensor) -> "ClusterTree":
-        """Return the tree with two new leaves under a leaf; its clients are not moved.
+        """Return the tree with two new leaves under a leaf. This does not move clients.
 
         Args:
             node: the leaf to split.
-            direction: mean direction of the first side's updates minus that of the second's, (P,).
+            direction: mean direction of the updates on the first side, minus the mean direction on
+                the second side, (P,).
         """
         first = len(self.children)
         children = torch.cat([self.children, torch.full((2,), _NO_CHILDREN)])
@@ -79,7 +81,7 @@ class ClusterTree:
 
     @classmethod
     def from_tensors(cls, tensors: TensorState) -> "ClusterTree":
-        """Restore the result of :meth:`to_tensors`; without tensors, a root without clients."""
+        """Restore the result of :meth:`to_tensors`; without these tensors, return only a root."""
         if "children" not in tensors:
             return cls()
         nodes = range(len(tensors["children"]))

@@ -2,8 +2,7 @@
 
 Problem: clients with contradicting data distributions cannot share one model.
 
-Christopher Briggs, Zhong Fan, Peter Andras: Federated Learning with Hierarchical Clustering of
-Local Updates to Improve Training on Non-IID Data. IJCNN 2020. https://arxiv.org/abs/2004.11791
+Briggs et al., IJCNN 2020, https://arxiv.org/abs/2004.11791
 """
 
 from collections.abc import Sequence
@@ -27,29 +26,32 @@ from cadis.algorithm.methods.clustered.cluster_models import (
 from cadis.algorithm.vectors import compute_cosines, normalize
 from cadis.types import ClientUpdate
 
-_MAX_CLUSTERED_CLIENTS = 1000  # of more clients a regular subset is clustered: quadratic cost
+_MAX_CLUSTERED_CLIENTS = 1000  # if there are more, only a subset is clustered (quadratic cost)
 
 
 @dataclass(frozen=True)
 class FLHC(ClusteredMethod):
-    """FedAvg for some rounds, then one clustering of clients with one model per cluster.
+    """FedAvg for some rounds, then one clustering of the clients and one model per cluster.
 
-    After ``warmup`` rounds, clients are clustered once by average linkage of the cosine distance of
-    their updates; clusters are merged while their mean distance is below ``distance``. Then FedAvg
-    trains one model per cluster, which starts as the common one. With one cluster, the common model
-    is trained on.
+    Use it if clients need different models and most of them take part in the first rounds.
 
-    Use it if clients need different models and most of them take part early.
+    After ``warmup`` rounds of FedAvg, the server clusters the clients once. It uses average linkage
+    with the cosine distance ``1 - cos(u_i, u_j)`` of their updates u_i, and merges clusters as long
+    as their mean distance is at most ``distance``. Then FedAvg trains one model per cluster, which
+    starts as a copy of the common model. If there is only one cluster, FedAvg continues with the
+    common model.
 
-    Departure: in the paper all clients train in the round of the clustering, and whole updates are
-    compared. Here the latest update of each client in the warm-up is used, which can be older. Only
-    the classifier layer is compared, since whole updates would take as much memory as all models. A
-    later client first trains the common model, which does not change any more, and is assigned to
-    the cluster whose mean update is most similar to its own.
+    Departure from the paper: there, all clients train in the round of the clustering, and whole
+    updates are compared. Here the latest update of each client is used. Only the classifier layer
+    is compared, because whole updates would need as much memory as one model per client. The common
+    model does not change after the clustering: a new client trains it once, and is assigned to the
+    cluster whose mean update is most similar to its update.
 
     Attributes:
-        warmup: rounds before clustering; later, updates within a cluster are less similar.
-        distance: mean cosine distance from which clusters are not merged; 0 equal, 1 unrelated.
+        warmup: rounds of FedAvg before the clustering; after more rounds, the updates of clients in
+            the same cluster are less similar.
+        distance: largest mean cosine distance of two clusters that are merged; 0 means equal
+            directions of the updates, 1 unrelated directions.
     """
 
     name: ClassVar[str] = "flhc"
@@ -73,7 +75,7 @@ class FLHC(ClusteredMethod):
     def aggregate(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> Aggregation:
-        """Aggregate with FedAvg, cluster at the end of the warm-up, then FedAvg per cluster."""
+        """Aggregate with FedAvg; cluster the clients in the last round of the warm-up."""
         if "alone" in state.tensors:  # there is only one cluster
             aggregation = super().aggregate(server_round, updates, state)
             labels = torch.zeros(len(updates), dtype=torch.long)
@@ -86,11 +88,11 @@ class FLHC(ClusteredMethod):
         known = PerClientTable.from_tensors(state.tensors, "heads").update(clients, heads.half())
         if server_round.number < self.warmup:
             return replace(aggregation, tensors=known.to_tensors("heads"))
-        assigned, centres = cluster_heads(known, self.distance)
+        assigned, centers = cluster_heads(known, self.distance)
         report = {"clusters": assigned.get_labels(clients)}
-        if len(centres) == 1:
+        if len(centers) == 1:
             return replace(aggregation, tensors={"alone": torch.ones(1)}, report=report)
-        return split_models(aggregation, centres, assigned, report)
+        return split_models(aggregation, centers, assigned, report)
 
 
 def cluster_heads(known: PerClientTable, distance: float) -> tuple[PerClientTable, Tensor]:
@@ -98,7 +100,7 @@ def cluster_heads(known: PerClientTable, distance: float) -> tuple[PerClientTabl
 
     Args:
         known: update of each client, of norm 1, (n, d).
-        distance: mean cosine distance from which clusters are not merged.
+        distance: largest mean cosine distance of two clusters that are merged.
 
     Returns:
         The cluster of every client, and the mean update of each cluster, of norm 1, (clusters, d).
@@ -108,7 +110,7 @@ def cluster_heads(known: PerClientTable, distance: float) -> tuple[PerClientTabl
     subset = updates[::step]
     subset_labels = average_linkage(compute_cosines(subset), 1 - distance)
     sums = torch.zeros(int(subset_labels.max()) + 1, updates.shape[1])
-    centres = normalize(sums.index_add(0, subset_labels, subset))
-    labels = (updates @ centres.T).argmax(dim=1)
+    centers = normalize(sums.index_add(0, subset_labels, subset))
+    labels = (updates @ centers.T).argmax(dim=1)
     labels[::step] = subset_labels
-    return PerClientTable(known.keys, labels), centres
+    return PerClientTable(known.keys, labels), centers

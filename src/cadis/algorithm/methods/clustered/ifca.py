@@ -2,8 +2,7 @@
 
 Problem: clients with contradicting data distributions cannot share one model.
 
-Avishek Ghosh, Jichan Chung, Dong Yin, Kannan Ramchandran: An Efficient Framework for Clustered
-Federated Learning. NeurIPS 2020. https://arxiv.org/abs/2006.04088
+Ghosh et al., NeurIPS 2020, https://arxiv.org/abs/2006.04088
 """
 
 from collections.abc import Sequence
@@ -27,19 +26,21 @@ from cadis.types import ClientId, ClientUpdate, Message, ModelState
 
 @dataclass(frozen=True)
 class IFCA(ClusteredMethod):
-    """Several global models; each client trains the one with the lowest loss on its data.
-
-    The server sends all models w_1 ... w_m. Client i trains ``w_j`` with
-    ``j = argmin_j loss_i(w_j)``, and FedAvg averages each model over the clients that trained it.
+    """Several global models; each client trains the model with the lowest loss on its data.
 
     Use it if clients need different models and the number of clusters is known approximately.
 
-    Departure: the paper draws all initial models at random. A method receives only one initial
-    model and does not know the distribution of its layers, so the others are this model plus noise.
+    The server sends m models w_1, ..., w_m to every participant. Client i trains ``w_j`` with
+    ``j = argmin_j loss_i(w_j)``, and FedAvg averages each model over the clients that trained it.
+
+    Departure from the paper: there, each initial model is drawn at random. A method gets only one
+    initial model, and does not know the distribution that its layers were drawn from. So the other
+    initial models are this model plus Gaussian noise.
 
     Attributes:
-        num_models: m, number of global models, at least the expected number of clusters.
-        spread: deviation of the noise of the initial models, relative to the model's parameters.
+        num_models: number of global models, at least the expected number of clusters.
+        spread: standard deviation of the noise in the initial models, relative to the standard
+            deviation of the model's parameters.
     """
 
     name: ClassVar[str] = "ifca"
@@ -60,12 +61,12 @@ class IFCA(ClusteredMethod):
     spread: Annotated[float, Ge(0)] = 0.5
 
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
-        """Return the initial model, and the others with random noise added to it."""
+        """Return the initial model, and copies of it with random noise."""
         start = model.parameters
         models = {"model-0": model}
-        for number in range(1, self.num_models):
+        for index in range(1, self.num_models):
             noise = torch.randn(start.shape, generator=generator) * start.std() * self.spread
-            models[f"model-{number}"] = replace(model, parameters=start + noise)
+            models[f"model-{index}"] = replace(model, parameters=start + noise)
         return ServerState(models)
 
     def broadcast(self, server_round: ServerRound, state: ServerState, client: ClientId) -> Message:
@@ -73,7 +74,7 @@ class IFCA(ClusteredMethod):
         return Message(state.models)
 
     def local(self, client: LocalClient) -> ClientOutput:
-        """Train the model with the lowest loss; each loss costs a forward pass over the data."""
+        """Train the model with the lowest loss; each model costs one forward pass over the data."""
         models = client.received.models
         losses = {name: client.compute_loss(model) for name, model in models.items()}
         best = min(losses, key=lambda name: losses[name])
@@ -93,6 +94,6 @@ class IFCA(ClusteredMethod):
         return ClientWeights(weights, choices.to_tensors("choices"), {"clusters": chosen})
 
     def model_name_for(self, client: ClientId, state: ServerState) -> str:
-        """Return the model that the client chose last; the first one before its first round."""
+        """Return the model that the client chose last; at first, the first model."""
         choice = PerClientTable.from_tensors(state.tensors, "choices").get_labels([client])
         return list(state.models)[max(0, int(choice))]

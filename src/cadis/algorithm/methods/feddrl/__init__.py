@@ -1,1 +1,1 @@
-"""FedDRL: aggregation weights learned by deep reinforcement learning."""
+"""FedDRL: aggregation weights learned with deep reinforcement learning."""

@@ -1,11 +1,9 @@
 """DDPG: deep deterministic policy gradient, as pure functions of tensors.
 
-An actor network chooses actions, and a critic network estimates their value. A network is one flat
-vector, so that a step of Adam or of a target network is one line. Functions take an agent and
-return the trained agent.
+An actor network chooses actions, and a critic network estimates their value. The parameters of a
+network are one flat vector. Functions get an agent and return a new agent.
 
-Timothy P. Lillicrap, Jonathan J. Hunt, Alexander Pritzel, Nicolas Heess, Tom Erez, Yuval Tassa,
-David Silver, Daan Wierstra: Continuous Control with Deep Reinforcement Learning. ICLR 2016.
+Lillicrap et al.: Continuous Control with Deep Reinforcement Learning. ICLR 2016.
 https://arxiv.org/abs/1509.02971
 """
 
@@ -19,9 +17,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 ActionMap: TypeAlias = Callable[[Tensor], Tensor]
-"""Function from the outputs of the actor network to actions in their range, (..., actions)."""
+"""Function from the outputs of the actor network to valid actions, (..., actions)."""
 
-_BETAS = (0.9, 0.999)  # of Adam
+_BETAS = (0.9, 0.999)  # decay rates of the two moments of Adam
 _LAST_LAYER_SCALE = 0.1  # small initial outputs, so that all actions and values are similar
 
 
@@ -32,14 +30,14 @@ class Hyperparameters:
     hidden: int = 64  # width of the two hidden layers
     actor_lr: float = 1e-4  # learning rate of the actor
     critic_lr: float = 1e-3  # learning rate of the critic
-    discount: float = 0.9  # gamma, discount of the value of the next state
-    target_rate: float = 0.02  # step of the soft update of the target networks
+    discount: float = 0.9  # gamma, discount factor of the value of the next state
+    target_rate: float = 0.02  # step size of the soft update of the target networks
     batch: int = 32  # transitions per training step
 
 
 @dataclass(frozen=True)
 class Agent:
-    """The networks and the state of their optimizers. The fields are keys of the checkpoint."""
+    """The networks and the state of their optimizers. Checkpoints contain the field names."""
 
     actor: Tensor  # policy network, from states to actions, (A,)
     critic: Tensor  # value network, from states and actions to Q, (C,)
@@ -47,7 +45,7 @@ class Agent:
     critic_target: Tensor  # target network of the critic, (C,)
     actor_moments: Tensor  # first and second moment of Adam, (2, A)
     critic_moments: Tensor  # first and second moment of Adam, (2, C)
-    steps: Tensor  # number of training steps, ()
+    steps: Tensor  # number of training steps
 
     @classmethod
     def initialize(
@@ -78,18 +76,18 @@ class ReplayBuffer:
     def add(
         self, state: Tensor, action: Tensor, reward: Tensor, next_state: Tensor, capacity: int
     ) -> "ReplayBuffer":
-        """Append a transition, and drop the oldest one beyond the capacity."""
+        """Append a transition, and remove the oldest transition if the buffer is full."""
         pairs = zip(vars(self).values(), (state, action, reward, next_state), strict=True)
         return ReplayBuffer(*(torch.cat([rows, row[None]])[-capacity:] for rows, row in pairs))
 
     def standardize_rewards(self) -> "ReplayBuffer":
-        """Scale rewards to mean 0 and deviation 1, so that their scale does not matter."""
+        """Standardize rewards to mean 0 and standard deviation 1."""
         offsets = self.rewards - self.rewards.mean()
         return replace(self, rewards=offsets / (offsets.square().mean().sqrt() + 1e-6))
 
-    def sample(self, number: int, generator: torch.Generator) -> "ReplayBuffer":
+    def sample(self, count: int, generator: torch.Generator) -> "ReplayBuffer":
         """Draw transitions uniformly, with replacement."""
-        rows = torch.randint(len(self.rewards), (number,), generator=generator)
+        rows = torch.randint(len(self.rewards), (count,), generator=generator)
         return ReplayBuffer(*(tensor[rows] for tensor in vars(self).values()))
 
 
@@ -107,7 +105,10 @@ def compute_q_values(critic: Tensor, states: Tensor, actions: Tensor, hidden: in
 def critic_loss(
     agent: Agent, batch: ReplayBuffer, to_actions: ActionMap, hyper: Hyperparameters
 ) -> Tensor:
-    """Return the mean squared TD error of Q(s, a) from r + gamma * Q'(s', mu'(s'))."""
+    """Return the mean squared TD error, the distance of Q(s, a) from r + gamma * Q'(s', mu'(s')).
+
+    Q' and mu' are the target networks of the critic and of the actor.
+    """
     hidden, action_size = hyper.hidden, batch.actions.shape[-1]
     with torch.no_grad():
         outputs = compute_actor_outputs(agent.actor_target, batch.next_states, hidden, action_size)
@@ -166,7 +167,7 @@ def _forward(parameters: Tensor, inputs: Tensor, widths: Sequence[int]) -> Tenso
 
 
 def _init_network(widths: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Draw uniformly in +-1 / sqrt(inputs), the last layer in a tenth of that range."""
+    """Draw parameters uniformly in +-1 / sqrt(inputs); for the last layer, in a tenth of that."""
     layers = []
     for index, (rows, columns) in enumerate(pairwise(widths)):
         bound = rows**-0.5 * (_LAST_LAYER_SCALE if index == len(widths) - 2 else 1)
@@ -176,7 +177,7 @@ def _init_network(widths: Sequence[int], generator: torch.Generator) -> Tensor:
 
 _Part = TypeVar("_Part", Agent, ReplayBuffer)
 
-_CHECKPOINT_KEYS = {"next_states": "following"}  # where the key differs from the field
+_CHECKPOINT_KEYS = {"next_states": "following"}  # keys that differ from the name of the field
 
 
 def to_tensors(part: Agent | ReplayBuffer, prefix: str) -> dict[str, Tensor]:

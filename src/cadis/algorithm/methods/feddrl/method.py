@@ -1,10 +1,9 @@
-"""FedDRL: aggregation weights learned by deep reinforcement learning.
+"""FedDRL: aggregation weights learned with deep reinforcement learning.
 
-Problem: with clusters of similar clients, no fixed rule for the weights fits every federation.
+Problem: with clusters of similar clients, no fixed rule for the weights is good for all
+federations.
 
-Nang Hung Nguyen, Phi Le Nguyen, Duc Long Nguyen, Trung Thanh Nguyen, Thuy Dung Nguyen, Huy Hieu
-Pham, Truong Thao Nguyen: FedDRL: Deep Reinforcement Learning-based Adaptive Aggregation for Non-IID
-Data in Federated Learning. ICPP 2022. https://arxiv.org/abs/2208.02442
+Nguyen et al., ICPP 2022, https://arxiv.org/abs/2208.02442
 """
 
 from collections.abc import Sequence
@@ -31,37 +30,42 @@ from cadis.algorithm.methods.feddrl.ddpg import (
 from cadis.rng import use_one_thread
 from cadis.types import ClientUpdate, TensorState
 
-_MAX_LOSS = 10.0  # larger losses are clipped, so that one client cannot dominate the agent
-_CAPACITY = 1000  # transitions in the replay buffer
+_MAX_LOSS = 10.0  # larger losses are clipped, so that one client cannot dominate the rewards
+_CAPACITY = 1000  # largest number of transitions in the replay buffer
 
 
 @dataclass(frozen=True)
 class FedDRL(ReceivedLossMethod):
-    """Weights from a DDPG agent on the server that learns from the losses they lead to.
-
-    State: for each of the k participants, the loss of the received model, the training loss and
-    n_i. Action: mu_i and sigma_i of one Gaussian per participant; the weights are the softmax of
-    one draw from each. Reward: ``-(mean_i l_i + max_i l_i - min_i l_i)`` of the losses l_i of the
-    new model, which the participants of the next round send.
+    """Weights chosen by a reinforcement learning agent that learns from the clients' losses.
 
     Use it for long runs: the agent needs hundreds of rounds to learn.
 
-    Departure: only the online stage of the paper is implemented, one agent that learns during the
-    run. Its second stage, an agent trained offline on the experience of several runs, is left out.
-    Transitions are drawn uniformly, not by their temporal difference, since there are few. The loss
-    after training is the mean over the training batches, since a further pass would be expensive.
-    Participants are sorted by their losses, since their order in a round is random. The critic gets
-    the draws as actions, not their means, since the weights depend on the draws. Rewards are
-    standardized, and losses above 10 count as 10. The number k is that of the first round: with
-    fewer participants the last entries of the state are zeros, and with more the weights are
+    The agent is trained on the server with DDPG. Its state has three numbers per participant: the
+    loss of the received model, the training loss, and the number of samples n_i. Its action is one
+    Gaussian per participant, with mean mu_i and standard deviation sigma_i. One number is drawn
+    from each Gaussian, and the softmax of these numbers gives the weights. The reward is
+    ``-(mean_i l_i + max_i l_i - min_i l_i)``, where l_i are the losses of the new model, which the
+    participants of the next round send.
+
+    Departure from the paper: only the online stage is implemented, in which one agent learns during
+    the run. The second stage, which trains an agent offline on the experience of several runs, is
+    left out. Transitions are drawn uniformly, not according to their temporal difference, because
+    there are few. The training loss is the mean over the batches, because another pass over the
+    data would be expensive. Participants are sorted by their losses, because their order in a round
+    is random. The critic gets the drawn numbers as actions, not their means, because the weights
+    depend on the drawn numbers. Rewards are standardized, and losses above 10 count as 10. The
+    agent is built for the number of participants k of the first round. If a round has fewer
+    participants, the last entries of the state are zeros. If a round has more, the weights are
     n_i / N.
 
     Attributes:
-        reach: largest mu_i; apart from noise, weights differ at most by the factor exp(reach).
-        exploration: beta, largest sigma_i as a fraction of mu_i.
-        discount: gamma, discount of the value of later rounds.
-        actor_lr: learning rate of the actor.
-        learning_steps: training steps of the agent per round.
+        reach: upper limit of the agent's outputs mu_i, whose softmax gives the weights; apart from
+            the random noise, weights differ at most by the factor exp(reach).
+        exploration: largest standard deviation of the random noise added to mu_i, as a fraction of
+            mu_i.
+        discount: discount factor of the rewards of later rounds.
+        actor_lr: learning rate of the agent's actor network, which chooses the weights.
+        learning_steps: training steps of the agent in each round.
     """
 
     name: ClassVar[str] = "feddrl"
@@ -115,7 +119,7 @@ class FedDRL(ReceivedLossMethod):
         return ClientWeights(weights, {**_to_state(size, agent, buffer), **new})
 
     def to_actions(self, outputs: Tensor) -> Tensor:
-        """Map actor outputs to mu in (0, reach) and sigma in (0, beta * mu), (..., 2 k)."""
+        """Map actor outputs to mu in (0, reach) and sigma in (0, exploration * mu), (..., 2 k)."""
         means, deviations = outputs.sigmoid().chunk(2, dim=-1)
         means = self.reach * means
         return torch.cat([means, self.exploration * means * deviations], dim=-1)
@@ -146,7 +150,7 @@ class FedDRL(ReceivedLossMethod):
 
 
 def compute_features(updates: Sequence[ClientUpdate]) -> Tensor:
-    """Return the received model's loss, the training loss and k * n_i / N per client, (k, 3)."""
+    """Return for each client the received model's loss, the training loss, k * n_i / N, (k, 3)."""
     losses = [[u.scalars["received_loss"], u.scalars["train_loss"]] for u in updates]
     clipped = torch.tensor(losses).nan_to_num(nan=_MAX_LOSS).clamp(0, _MAX_LOSS)
     shares = len(updates) * compute_sample_weights([update.num_samples for update in updates])
@@ -154,7 +158,7 @@ def compute_features(updates: Sequence[ClientUpdate]) -> Tensor:
 
 
 def compute_reward(losses: Tensor) -> Tensor:
-    """Return -(mean + max - min) of the losses: low and similar losses are rewarded, ()."""
+    """Return -(mean + max - min) of the losses, which is largest for low and similar losses."""
     return -(losses.mean() + losses.max() - losses.min())
 
 

@@ -3,8 +3,8 @@
   "use strict";
 
   const make = Cadis.make;
-  let part, chart, legend, figure, metric, smoothing, value, spread, over, details;
-  let lines = []; // {method, name, colour, dash, points: [round, mean, deviation], seeds: [points]}
+  let part, lead, chart, legend, figure, metric, smoothing, value, spread, over, details;
+  let lines = []; // {method, name, color, dash, points: [round, mean, deviation], seeds: [points]}
 
   function length() {
     return Math.max(1, ...part.runs.map((run) => run.all.length));
@@ -40,7 +40,7 @@
   }
 
   function line([index, runs], rounds) {
-    const { name, colour, dash } = Cadis.method(index);
+    const { name, color, dash } = Cadis.method(index);
     const smoothed = valuesOnAxis(runs);
     const seeds = smoothed.map((values) =>
       values.map((one, position) => [rounds[position], one]).filter(([, one]) => one != null),
@@ -48,9 +48,9 @@
     return {
       method: index,
       name,
-      colour,
+      color,
       dash,
-      points: Cadis.summarise(smoothed, rounds),
+      points: Cadis.summarize(smoothed, rounds),
       seeds,
       spread: smoothed.length > 1,
     };
@@ -64,17 +64,17 @@
   }
 
   function series(one, width) {
-    const { method, name, colour, dash, points, seeds } = one;
+    const { method, name, color, dash, points, seeds } = one;
     // over time, lines end at different times, and a name there could cover another line
     const end = width > 700 && lines.length < 9 && !times() ? Cadis.clip(name, 40) : null;
-    const main = Cadis.line({ id: `mean-${method}`, name, colour, dash, points, label: end });
+    const main = Cadis.line({ id: `mean-${method}`, name, color, dash, points, label: end });
     const mode = spread.chosen();
     const range = taskMetric() === null ? {} : { lowest: -Infinity, highest: Infinity };
     if (mode === "band" && one.spread)
-      return [...Cadis.band({ id: `band-${method}`, name, colour, points, ...range }), main];
+      return [...Cadis.band({ id: `band-${method}`, name, color, points, ...range }), main];
     if (mode !== "seeds" || !one.spread) return [main];
     const thin = seeds.map((seed, position) =>
-      Cadis.line({ id: `seed-${method}-${position}`, name, colour, dash, points: seed, width: 1, opacity: 0.45 }),
+      Cadis.line({ id: `seed-${method}-${position}`, name, color, dash, points: seed, width: 1, opacity: 0.45 }),
     );
     return [...thin, main];
   }
@@ -136,14 +136,17 @@
 
   function caption() {
     const names = Cadis.clip(part.rare, 120);
-    const rare = part.rare ? ` Rare classes: those that only the smallest clusters have (${names}).` : "";
+    const rare = part.rare ? ` Rare classes: classes that only the smallest clusters have (${names}).` : "";
     const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
-    const clock = times() ? " A round ends when its slowest participant has finished (FedAT: that of one tier)." : "";
+    const clock = times()
+      ? " A round ends when its slowest participant has finished (in FedAT, when the slowest client of one tier has)."
+      : "";
+    const ranking = lines.length > 1 ? ` Methods are ranked by their mean of the ${part.ranking}.` : "";
     const width = Number(smoothing.value);
     const mean = width > 1 ? `; each point is the mean of the last ${width} rounds` : "";
     return (
-      `${capitalize(metricName())} of the global model on the test set${mean}. ` +
-      `Methods are ranked by their mean over the ${part.ranking}.${bands}${clock}${rare} ` +
+      `${capitalize(metricName())} of the global model on the test set${mean}.` +
+      `${ranking}${bands}${clock}${rare} ` +
       "To zoom, drag the handles below the chart, or hold Ctrl and turn the mouse wheel."
     );
   }
@@ -151,7 +154,7 @@
   function show() {
     compute();
     value.textContent = Cadis.plural(Number(smoothing.value), "round");
-    legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
+    legend.set(lines.map(({ name, color, dash }) => ({ name, color, dash })));
     figure.caption.textContent = caption();
     const title = document.getElementById("accuracy-title");
     title.textContent = `${capitalize(metricName())} over ${times() ? "simulated time" : "rounds"}`;
@@ -204,8 +207,9 @@
     legend = Cadis.legend(chart, "Methods");
     details = Cadis.details("Show as a table", table);
     figure = Cadis.figure("", legend.element, chart);
+    lead = make("p", { class: "lead" });
     const range = make("label", { class: "control" }, "Average over ", smoothing, " ", value);
-    root.append(make("div", { class: "controls" }, metric, over, range, spread), figure, details);
+    root.append(lead, make("div", { class: "controls" }, metric, over, range, spread), figure, details);
   }
 
   function update(data) {
@@ -222,7 +226,12 @@
     const main = `metric-${part.metric}`; // the main metric comes first
     metric.set(choices.sort(([one], [other]) => (other === main) - (one === main)));
     over.hidden = !part.times;
-    spread.hidden = !Cadis.byMethod(part.runs).some(([, runs]) => runs.length > 1);
+    const groups = Cadis.byMethod(part.runs);
+    spread.hidden = !groups.some(([, runs]) => runs.length > 1);
+    const overlap = spread.hidden ? "" : " Where bands overlap, the difference between methods may be due to the seed.";
+    lead.textContent =
+      groups.length > 1 ? `Compare the values in the last rounds, and how early a method reaches them.${overlap}` : "";
+    lead.hidden = !lead.textContent;
     show();
   }
 
@@ -233,8 +242,5 @@
     build,
     update,
     empty: (data) => !data.runs.some((run) => run.all.length),
-    lead:
-      "Compare the accuracy of the last rounds, and how early a method gets there. " +
-      "Where bands overlap, the difference between methods may be due to the seed.",
   });
 })(window.Cadis);

@@ -27,21 +27,21 @@
   function describeRound({ run, frame }) {
     const found = run.found[frame].filter((cluster) => cluster >= 0);
     const index = run.agreement && Cadis.number(run.agreement[frame], 2);
-    const agreement = index ? `, agreement with the true clusters ${index}` : "";
+    const agreement = index ? `; agreement with the true clusters: ${index}` : "";
     const clients = Cadis.plural(found.length, "client");
-    const clusters = `${Cadis.plural(new Set(found).size, "cluster")} of ${clients}`;
+    const clusters = `${clients} in ${Cadis.plural(new Set(found).size, "cluster")}`;
     const threshold = optional("threshold", run.threshold[frame]);
     const confidence = optional("confidence", run.confidence[frame]);
     return `Round ${run.rounds[frame]}: ${clusters}${agreement}${threshold}${confidence}.`;
   }
 
-  const optional = (name, value) => (value == null ? "" : `, ${name} ${Cadis.number(value, 2)}`);
+  const optional = (name, value) => (value == null ? "" : `; ${name}: ${Cadis.number(value, 2)}`);
 
   /** Describe participants that are not in the sample of clients. */
   function describeOthers({ run, frame }) {
     const { count, weight } = run.others[frame];
     if (!count) return "";
-    return `${Cadis.plural(count, "more participant")} with a total weight of ${Cadis.number(weight)} not shown.`;
+    return `Not shown: ${Cadis.plural(count, "more participant")} with a total weight of ${Cadis.number(weight)}.`;
   }
 
   const beside = () => matrixFigure.clientWidth >= 820; // as in the style sheet
@@ -97,19 +97,19 @@
   }
 
   function caption(run) {
-    const strip = run.true ? "; colours at the left edge: true clusters" : "";
+    const strip = run.true ? "; colors at the left edge: true clusters" : "";
     const agreement = run.agreement ? " Agreement: adjusted Rand index (1: identical clusters, 0: random)." : "";
     const hasConfidence = run.confidence.some((value) => value != null);
-    const confidence = hasConfidence ? " Confidence: certainty that there are clusters, from 0 to 1." : "";
+    const confidence = hasConfidence ? " Confidence: how certain the server is that there are clusters (0 to 1)." : "";
     const q = run.measured
       ? "similarity q of each pair of clients"
       : "fraction q of the common rounds in which two clients are in the same cluster";
     const shown = run.clients.length;
-    const limits = run.sampled ? " Clusters, agreement and the range of q refer to them." : "";
+    const limits = run.sampled ? " Clusters, agreement and the range of q are computed from these clients only." : "";
     const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.${limits}` : "";
     return (
-      `First chart: ${q}; frames: clusters of the selected order${strip}. ` +
-      "Second chart: weight of each participant in the new global model; colours: clusters of the participants " +
+      `First chart: ${q}; frames: the clusters that clients are sorted by${strip}. ` +
+      "Second chart: weight of each participant in the new global model; colors: the clusters that the server found " +
       `in this round.${agreement}${confidence}${sample}`
     );
   }
@@ -134,7 +134,7 @@
     return make(
       "p",
       { class: "scale" },
-      "q: 0 ",
+      "similarity q: 0 ",
       ramp,
       " 1 ",
       make("span", {}, make("span", { class: "ramp unknown" }), " unknown (no common round)"),

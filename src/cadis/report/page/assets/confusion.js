@@ -36,7 +36,7 @@
   function tip(matrix) {
     return ({ value: [guess, truth, share] }) =>
       Cadis.tip(`true ${Cadis.clip(part.classes[truth], 24)}, predicted ${Cadis.clip(part.classes[guess], 24)}`, [
-        [null, "percentage of the true class", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
+        [null, "percentage of its samples", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
         [null, "samples", matrix.counts[truth][guess]],
       ]);
   }
@@ -115,8 +115,8 @@
     }
     const stars = rare.length ? " *: rare class, which only the smallest clusters have." : "";
     figure.caption.textContent =
-      "Rows: true class; columns: predicted class. Each number is the percentage of the true class, " +
-      `for one seed, after the last round.${stars}`;
+      "Rows: true class; columns: predicted class. Each number is a percentage of the samples of the true " +
+      `class, for one seed, after the last round.${stars}`;
   }
 
   Cadis.section({

@@ -12,15 +12,15 @@
         const wanted = Cadis.union(runs.map((run) => run.rounds));
         const one = (key, word, dash) => {
           const series = runs.filter((run) => run[key]).map((run) => Cadis.spread(run.rounds, run[key], wanted));
-          const { name, colour } = Cadis.method(method);
-          // with one method, the two lines differ in colour too: dashes are hard to see on steep lines
-          const shade = groups.length === 1 && key === "without" ? "#D55E00" : colour;
+          const { name, color } = Cadis.method(method);
+          // with one method, the two lines differ in color too: dashes are hard to see on steep lines
+          const shade = groups.length === 1 && key === "without" ? "#D55E00" : color;
           return {
             id: `${key}-${method}`,
             name: `${groups.length > 1 ? `${name}, ` : ""}${word}`,
-            colour: shade,
+            color: shade,
             dash,
-            points: Cadis.summarise(series, wanted),
+            points: Cadis.summarize(series, wanted),
             spread: series.length > 1,
           };
         };
@@ -80,7 +80,7 @@
     part = data;
     compute();
     figure.caption.textContent = caption();
-    legend.set(lines.map(({ name, colour, dash }) => ({ name, colour, dash })));
+    legend.set(lines.map(({ name, color, dash }) => ({ name, color, dash })));
     const words = lines.map(
       ({ name, points }) =>
         `${name} from ${Cadis.number(points[0][1], 4)} to ${Cadis.number(points[points.length - 1][1], 4)}`,
@@ -98,6 +98,6 @@
     empty: (data) => !data.runs.some((run) => run.rounds.length),
     lead:
       "Transitive learning estimates the similarity of two clients that have not taken part in the same round yet, " +
-      "from the clients that both were compared with. It helps where the solid line is below the dashed line.",
+      "from the clients that both were compared with. Transitive learning helps where the solid line is below the dashed line.",
   });
 })(window.Cadis);

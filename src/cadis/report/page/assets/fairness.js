@@ -2,11 +2,11 @@
 (function (Cadis) {
   "use strict";
 
-  const MAX_POINTS = 600; // of a method
-  const MIN_TESTS = 3; // of fewer tested rounds, there is no chart over rounds
-  const MAX_SITES = 12; // of more clients, there is no table of sites
+  const MAX_POINTS = 600; // per method
+  const MIN_TESTS = 3; // with fewer tested rounds, there is no chart over rounds
+  const MAX_SITES = 12; // with more clients, there is no table of sites
   let part, boxes, boxFigure, rounds, legend, details, sites, history;
-  let groups = []; // {method, name, colour, dash, last: [clients in the last test], points: [round, mean, deviation]}
+  let groups = []; // {method, name, color, dash, last: [clients in the last test], points: [round, mean, deviation]}
 
   /** Return [round, mean, deviation] over clients, averaged over seeds. */
   function overRounds(runs) {
@@ -23,11 +23,11 @@
   }
 
   function group([method, runs]) {
-    const { name, colour, dash } = Cadis.method(method);
+    const { name, color, dash } = Cadis.method(method);
     const points = runs
       .flatMap(({ clients, seed, last }) => last.map((value, client) => ({ value, client: clients[client], seed })))
       .filter(({ value }) => value != null);
-    return { method, name, colour, dash, last: points, points: overRounds(runs), spread: true };
+    return { method, name, color, dash, last: points, points: overRounds(runs), spread: true };
   }
 
   function summary({ last }) {
@@ -59,18 +59,18 @@
     return Array.from({ length: MAX_POINTS }, (_, index) => sorted[Math.round(index * step)]);
   }
 
-  function dots({ name, colour, last }, row) {
+  function dots({ name, color, last }, row) {
     return samplePoints(last).map(({ value, client, seed }, position) => ({
       value: [value, row + (Cadis.hash(position + 1) - 0.5) * 0.5],
       client,
       seed,
       method: name,
-      itemStyle: { color: Cadis.colour(colour), opacity: 0.45 },
+      itemStyle: { color: Cadis.color(color), opacity: 0.6 },
     }));
   }
 
   function boxSeries() {
-    const itemStyle = { color: "transparent", borderColor: Cadis.colours().ink, borderWidth: 1.5 };
+    const itemStyle = { color: "transparent", borderColor: Cadis.colors().ink, borderWidth: 1.5 };
     const common = { emphasis: { disabled: true } };
     const data = groups.map((one) => summary(one).quantiles);
     return [
@@ -81,7 +81,7 @@
 
   function boxOption(width) {
     const names = groups.map(({ name }) => name);
-    const axisLabel = { color: Cadis.colours().ink, interval: 0 };
+    const axisLabel = { color: Cadis.colors().ink, interval: 0 };
     return {
       xAxis: Cadis.axis(`accuracy on a client's ${part.own}`, { max: 1, scale: true }),
       yAxis: [
@@ -110,12 +110,12 @@
         labels,
         tip: Cadis.lineTip(() => groups, legend, 3),
       }),
-      series: groups.flatMap(({ method, name, colour, dash, points }) => [
-        ...Cadis.band({ id: `band-${method}`, name, colour, points }),
+      series: groups.flatMap(({ method, name, color, dash, points }) => [
+        ...Cadis.band({ id: `band-${method}`, name, color, points }),
         Cadis.line({
           id: `mean-${method}`,
           name,
-          colour,
+          color,
           dash,
           points,
           label: width > 700 && labels ? Cadis.clip(name, 40) : null,
@@ -204,7 +204,7 @@
     boxFigure.caption.textContent = caption();
     const table = siteTable();
     Cadis.fill(sites, table, () => (table ? [Cadis.table(table)] : []));
-    legend.set(groups.map(({ name, colour, dash }) => ({ name, colour, dash })));
+    legend.set(groups.map(({ name, color, dash }) => ({ name, color, dash })));
     history.hidden = testedRounds().length < MIN_TESTS;
     const lines = summaries();
     const words = lines.map(([name, mean, worst]) => `${name} ${mean}, worst client ${worst}`).join("; ");
@@ -217,12 +217,12 @@
   Cadis.section({
     id: "fairness",
     name: "Fairness",
-    title: "Accuracy across clients",
+    title: "Fairness: accuracy of each client",
     build,
     update,
     empty: (data) => !data.runs.some((run) => run.last.length),
     lead:
-      "The global model that a client uses, tested on the client's own data. " +
+      "The model that each client uses is tested on the data of that client. " +
       "A fair method has a narrow box, and no client far to the left.",
   });
 })(window.Cadis);

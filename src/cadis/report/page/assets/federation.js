@@ -24,10 +24,10 @@
     return blocks;
   };
 
-  /** Return a function that draws lines between clusters, and cluster numbers for colour-blind readers. */
+  /** Return a function that draws lines between clusters, and cluster numbers for color-blind readers. */
   function separators(blocks, count, wide) {
     return ({ coordSys: { x, y, width, height: tall } }) => {
-      const colours = Cadis.colours();
+      const colors = Cadis.colors();
       const step = (wide ? width : tall) / count;
       const line = (at) =>
         wide
@@ -43,13 +43,13 @@
             ...place,
             align: "center",
             verticalAlign: "middle",
-            fill: colours.ink,
+            fill: colors.ink,
             fontSize: 12,
             fontWeight: 600,
           },
         };
         return start
-          ? [{ type: "line", shape: line(start * step), style: { stroke: colours.muted, lineWidth: 1 } }, name]
+          ? [{ type: "line", shape: line(start * step), style: { stroke: colors.muted, lineWidth: 1 } }, name]
           : [name];
       });
       return { type: "group", silent: true, children };
@@ -72,8 +72,8 @@
           // the area, not the radius, is proportional to the number
           symbolSize: Math.max(2, 2 * size * Math.sqrt(samples / largest)),
           itemStyle: {
-            color: Cadis.clusterColour(cluster),
-            borderColor: Cadis.colours().ink,
+            color: Cadis.clusterColor(cluster),
+            borderColor: Cadis.colors().ink,
             borderWidth: 0.5,
             opacity: 0.9,
           },
@@ -88,7 +88,7 @@
       Cadis.tip(`client ${one.clients[data.client]}`, [
         [null, "class", Cadis.clip(part.classes[data.kind], 32)],
         [null, "samples", data.samples],
-        ...(one.cluster ? [[Cadis.clusterColour(data.cluster), "true cluster", data.cluster]] : []),
+        ...(one.cluster ? [[Cadis.clusterColor(data.cluster), "true cluster", data.cluster]] : []),
       ]);
   }
 
@@ -151,11 +151,11 @@
   function show() {
     const one = selected();
     const text = describe(one);
-    const colours =
-      " Colours and the numbers along the edge: true clusters, whose clients have the same classes. " +
-      "The server does not know them.";
+    const colors =
+      " Colors and the numbers along the edge: true clusters. Clients of a cluster have the same classes. " +
+      "The server does not know the true clusters.";
     chart.style.height = `${height(chart.clientWidth || chart.parentElement.clientWidth, one)}px`;
-    figure.caption.textContent = text + (one.cluster ? colours : "");
+    figure.caption.textContent = text + (one.cluster ? colors : "");
     Cadis.refresh(chart, `Samples by client and class: ${text}`);
   }
 
@@ -182,6 +182,6 @@
     build,
     update,
     empty: (data) => !data.seeds.length,
-    lead: "The area of a bubble is proportional to the number of training samples of a class that the client has.",
+    lead: "Each bubble is one class of one client. Its area is proportional to the number of training samples.",
   });
 })(window.Cadis);

@@ -39,8 +39,8 @@
 
   Cadis.majority = majority;
 
-  /** A cluster keeps its number over rounds, and so its colour. */
-  const colour = ({ cluster }) => Cadis.clusterColour(cluster);
+  /** A cluster keeps its number over rounds, and so its color. */
+  const color = ({ cluster }) => Cadis.clusterColor(cluster);
 
   const title = (node) => (node.cluster < 0 ? "has not taken part yet" : `cluster ${node.cluster}`);
 
@@ -57,7 +57,7 @@
       const rows = [[null, "clients", from.clients.length]];
       if (run.true && from.cluster >= 0) {
         const [most, count] = majority(from.clients, run.true);
-        rows.push([Cadis.clusterColour(most), `of true cluster ${most}`, count]);
+        rows.push([Cadis.clusterColor(most), `of true cluster ${most}`, count]);
       }
       const names = from.clients
         .slice(0, 8)
@@ -71,7 +71,7 @@
   /** Return the round numbers above the columns. */
   function columnTitles(rounds, width, left, right) {
     const step = (width - left - right - 14) / Math.max(1, rounds.length - 1);
-    const colours = Cadis.colours();
+    const colors = Cadis.colors();
     return rounds.map((round, depth) => ({
       type: "text",
       id: `head-${depth}`,
@@ -82,20 +82,20 @@
         text: depth ? String(round) : `round ${round}`,
         align: depth ? "center" : "left",
         x: depth ? 0 : -7,
-        fill: colours.muted,
-        font: `12px ${colours.font}`,
+        fill: colors.muted,
+        font: `12px ${colors.font}`,
       },
     }));
   }
 
   function boxes(list) {
-    const { muted } = Cadis.colours();
-    const style = (node) => ({ color: colour(node), borderColor: muted, borderWidth: 0.5 });
+    const { muted } = Cadis.colors();
+    const style = (node) => ({ color: color(node), borderColor: muted, borderWidth: 0.5 });
     return list.map((node) => ({ name: node.id, depth: node.depth, itemStyle: style(node) }));
   }
 
   function label(all) {
-    const { ink, surface } = Cadis.colours();
+    const { ink, surface } = Cadis.colors();
     const formatter = ({ name }) => String(all.get(name).clients.length);
     return { color: ink, fontSize: 12, formatter, textBorderColor: surface, textBorderWidth: 2 };
   }
@@ -134,11 +134,12 @@
     );
     const shown = run.clients.length;
     const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
-    const truth = run.true ? "; in the last round, it has the colour of the most similar true cluster" : "";
+    const truth = run.true ? " In the last round, its color is the color of the most similar true cluster." : "";
     figure.caption.textContent =
-      "Each box is a cluster; its height and number show how many clients it has. Bands show clients that move to " +
-      `another cluster. A cluster keeps its colour while it keeps most of its clients${truth}. ` +
-      `Grey: clients that have not taken part yet.${sample}`;
+      "Each column is a round (some rounds are shown), and each box is a cluster that the server found. The height of " +
+      "a box and the number beside it show how many clients the cluster has. A band connects the clusters of the same " +
+      `clients in two columns. A cluster keeps its color while it keeps most of its clients.${truth} ` +
+      `Gray: clients that have not taken part yet.${sample}`;
     Cadis.refresh(chart, `Number of clusters: ${counts.join(", ")}.`);
   };
 })(window.Cadis);

@@ -6,18 +6,18 @@
 
   const DASHES = { solid: "", dashed: "6 4", dotted: "2 3" };
 
-  function swatch({ colour, dash, box }) {
+  function swatch({ color, dash, box }) {
     const space = "http://www.w3.org/2000/svg";
     const drawing = document.createElementNS(space, "svg");
     const shape = document.createElementNS(space, box ? "rect" : "line");
     const size = box
-      ? { x: 6, y: 1, width: 12, height: 12, rx: 2, fill: colour }
-      : { x1: 0, x2: 26, y1: 7, y2: 7, stroke: colour };
+      ? { x: 6, y: 1, width: 12, height: 12, rx: 2, fill: color }
+      : { x1: 0, x2: 26, y1: 7, y2: 7, stroke: color };
     for (const [key, value] of Object.entries(size)) shape.setAttribute(key, value);
     if (!box) shape.setAttribute("stroke-width", "3");
     if (!box && DASHES[dash]) shape.setAttribute("stroke-dasharray", DASHES[dash]);
-    // black means the text colour of the theme, which the style sheet sets
-    if (/^#0{3}(0{3})?$/.test(colour)) shape.setAttribute("class", "inked");
+    // black means the text color of the theme, which the style sheet sets
+    if (/^#0{3}(0{3})?$/.test(color)) shape.setAttribute("class", "inked");
     drawing.setAttribute("aria-hidden", "true");
     drawing.setAttribute("width", box ? "24" : "26");
     drawing.setAttribute("height", "14");
@@ -51,7 +51,7 @@
       return make("label", {}, box, swatch(item), make("span", { title: item.name }, Cadis.clip(item.name, 32)));
     }
 
-    /** Set the entries: [{name, colour, dash, box}]. */
+    /** Set the entries: [{name, color, dash, box}]. */
     set(items) {
       this.names = items.map((item) => item.name);
       this.element.hidden = items.length < 2;

@@ -2,11 +2,13 @@
 (function (Cadis) {
   "use strict";
 
+  // gaps are long enough to see a line below, such as FedAvg below FedProx
+  const DASHES = { solid: "solid", dashed: [8, 7], dotted: [2, 4] };
   const silent = { symbol: "none", silent: true, lineStyle: { opacity: 0 }, emphasis: { disabled: true } };
 
   /** Return a line through points [round, value, ...]; label: text at its right end. */
-  Cadis.line = function ({ id, name, colour, dash, points, width = 2.2, opacity = 1, label = null }) {
-    const shade = Cadis.colour(colour);
+  Cadis.line = function ({ id, name, color, dash, points, width = 2.2, opacity = 1, label = null }) {
+    const shade = Cadis.color(color);
     return {
       type: "line",
       id,
@@ -18,12 +20,12 @@
       ...(points.length === 1 ? { symbol: "circle", symbolSize: 8 } : {}),
       data: points.map(([round, value]) => [round, value]),
       color: shade,
-      lineStyle: { width, opacity, type: dash || "solid" },
+      lineStyle: { width, opacity, type: DASHES[dash] ?? "solid" },
       emphasis: { disabled: true },
       endLabel: {
         show: Boolean(label),
         formatter: () => label,
-        color: Cadis.colours().ink,
+        color: Cadis.colors().ink,
         fontSize: 12,
         lineHeight: 14,
         distance: 6,
@@ -35,7 +37,7 @@
   };
 
   /** Return a band around points [round, mean, deviation]: an invisible line with a stacked area. */
-  Cadis.band = function ({ id, name, colour, points, lowest = 0, highest = 1 }) {
+  Cadis.band = function ({ id, name, color, points, lowest = 0, highest = 1 }) {
     const low = points.map(([round, mean, deviation]) => [round, Math.max(lowest, mean - deviation)]);
     const high = points.map(([round, mean, deviation], position) => [
       round,
@@ -44,11 +46,11 @@
     const common = { type: "line", name, stack: id, stackStrategy: "all", z: 1, ...silent };
     return [
       { ...common, id: `${id}-low`, data: low },
-      { ...common, id: `${id}-high`, data: high, areaStyle: { color: Cadis.colour(colour), opacity: 0.15 } },
+      { ...common, id: `${id}-high`, data: high, areaStyle: { color: Cadis.color(color), opacity: 0.15 } },
     ];
   };
 
-  /** Return a tooltip of all lines at a round, highest first. lines: [{name, colour, points}]. */
+  /** Return a tooltip of all lines at a round, highest first. lines: [{name, color, points}]. */
   Cadis.lineTip = (lines, legend, digits, title = (round) => `round ${round}`) =>
     function (hits) {
       const place = [].concat(hits)[0];
@@ -61,7 +63,7 @@
           const point = line.points.find(([at]) => Math.abs(at - round) <= 1e-9 * at);
           const more = point && line.spread && point[2] ? `±${Cadis.number(point[2], digits)}` : "";
           return (
-            point && { value: point[1], row: [line.colour, line.name, `${Cadis.number(point[1], digits)}${more}`] }
+            point && { value: point[1], row: [line.color, line.name, `${Cadis.number(point[1], digits)}${more}`] }
           );
         });
       const sorted = rows.filter(Boolean).sort((a, b) => b.value - a.value);
@@ -72,7 +74,7 @@
     };
 
   function zooms(right, written) {
-    const { line, muted } = Cadis.colours();
+    const { line, muted } = Cadis.colors();
     const slider = {
       type: "slider",
       height: 22,
@@ -125,7 +127,7 @@
   Cadis.overRounds = function (given) {
     const { width, value, rounds, first = 1, tip, legend, labels, axis } = given;
     const { fromZero = false, zoom = false, share = false } = given;
-    const { line, muted } = Cadis.colours();
+    const { line, muted } = Cadis.colors();
     const { name, written, ...across } = axis ?? roundAxis(rounds, first);
     const right = labels && width > 700 ? 150 : 16;
     return {

@@ -24,7 +24,7 @@
   function paint({ run, frame, order }) {
     const count = order.length;
     const values = bytes(run, frame);
-    const unknown = Cadis.channels(Cadis.colours().unknown);
+    const unknown = Cadis.channels(Cadis.colors().unknown);
     picture.width = picture.height = count;
     const context = picture.getContext("2d");
     const image = context.createImageData(count, count);
@@ -32,10 +32,10 @@
     for (const one of order) {
       for (const other of order) {
         const byte = pair(values, count, one, other);
-        const colour = byte === 255 ? unknown : Cadis.viridis[byte];
-        image.data[at] = colour[0];
-        image.data[at + 1] = colour[1];
-        image.data[at + 2] = colour[2];
+        const color = byte === 255 ? unknown : Cadis.viridis[byte];
+        image.data[at] = color[0];
+        image.data[at + 1] = color[1];
+        image.data[at + 2] = color[2];
         image.data[at + 3] = 255;
         at += 4;
       }
@@ -53,7 +53,7 @@
     return enlarged;
   }
 
-  /** Return frames around clusters, white on black, which are visible on any colour. */
+  /** Return frames around clusters, white on black, which are visible on any color. */
   function frames(blocks, step, { x, y }) {
     return blocks.flatMap(({ start, end }) =>
       [
@@ -74,14 +74,14 @@
     );
   }
 
-  /** Return a strip with the colours of the true clusters at the left edge. */
+  /** Return a strip with the colors of the true clusters at the left edge. */
   function strip({ run, order }, step, { x, y }) {
     if (!run.true) return [];
     return Cadis.blocks(order, run.true).map(({ cluster, start, end }) => ({
       type: "rect",
       silent: true,
       shape: { x: x - 9, y: y + start * step[1], width: 6, height: (end - start) * step[1] },
-      style: { fill: Cadis.clusterColour(cluster) },
+      style: { fill: Cadis.clusterColor(cluster) },
     }));
   }
 
@@ -98,7 +98,7 @@
     };
 
   // the chart of weights has the same margins, so that its rows are aligned with the matrix
-  Cadis.matrixEdges = { top: 8, bottom: 48, outerBoundsMode: "none" };
+  Cadis.matrixEdges = { top: 8, bottom: 60, outerBoundsMode: "none" };
 
   /** Return the series; for another round in the same order, nothing else changes. */
   Cadis.matrixSeries = function (view) {
@@ -113,8 +113,8 @@
     const label = { interval, fontSize: 11 };
     return {
       grid: { left: 80, right: 8, ...Cadis.matrixEdges },
-      xAxis: Cadis.names("", names, 5, { axisLabel: { ...label, rotate: 90 } }),
-      yAxis: Cadis.names("", names, 8, { inverse: true, axisLabel: { ...label, margin: 14 } }),
+      xAxis: Cadis.names("client", names, 5, { nameGap: 42, axisLabel: { ...label, rotate: 90 } }),
+      yAxis: Cadis.names("client", names, 8, { inverse: true, nameGap: 64, axisLabel: { ...label, margin: 14 } }),
       tooltip: { ...Cadis.base().tooltip, triggerOn: "none" },
       series: Cadis.matrixSeries(view),
     };

@@ -46,7 +46,7 @@
   };
 
   /** Return [round, mean, deviation] over several series, for rounds in which any has a value. */
-  Cadis.summarise = function (series, rounds) {
+  Cadis.summarize = function (series, rounds) {
     const points = [];
     rounds.forEach((round, position) => {
       const values = known(series.map((one) => one[position]));

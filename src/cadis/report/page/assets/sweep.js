@@ -35,7 +35,7 @@
   /** Draw an error bar of one standard deviation, with caps. */
   function bar(_, api) {
     const [low, high] = [api.coord([api.value(0), api.value(1)]), api.coord([api.value(0), api.value(2)])];
-    const style = { stroke: Cadis.colours().ink, lineWidth: 1.5, fill: null };
+    const style = { stroke: Cadis.colors().ink, lineWidth: 1.5, fill: null };
     const piece = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
     return {
       type: "group",
@@ -87,7 +87,7 @@
       label: { color: ink(cell.accuracy) },
     }));
     const label = { show: true, fontSize: isWide ? 14 : 12, formatter };
-    const itemStyle = { borderColor: Cadis.colours().surface, borderWidth: 2 };
+    const itemStyle = { borderColor: Cadis.colors().surface, borderWidth: 2 };
     return {
       xAxis: Cadis.names(part.parameters[0], columns, 14, { nameGap: 28 }),
       yAxis: Cadis.names(part.parameters[1], rows, 14),
@@ -117,9 +117,11 @@
     box.hidden = drawn;
     if (!drawn) return Cadis.fill(box, part, () => [Cadis.table(table())]);
     const two = part.parameters.length === 2;
+    const ranking = Cadis.data.accuracy?.ranking ?? "last rounds";
+    const mean = `${title()}: mean of the ${ranking} (of all rounds if there are fewer), averaged over seeds`;
     figure.caption.textContent = two
-      ? `${title()}, mean over seeds. Empty cells have not been run.`
-      : `${title()}, mean over seeds; bars: ± one standard deviation.`;
+      ? `${mean}. Empty cells have not been run.`
+      : `${mean}; bars: ± one standard deviation over seeds.`;
     if (two) chart.style.height = `${Math.min(640, 110 + 56 * values(1).length)}px`;
     const [best] = ranked();
     Cadis.refresh(chart, `${title()} by ${part.parameters.join(" and ")}. Highest: ${text(best)} at ${at(best)}.`);
@@ -133,6 +135,6 @@
     build,
     update,
     empty: (data) => !data.cells.some((cell) => cell.accuracy != null),
-    lead: "Prefer a setting whose neighbours are good too: a single high value may be due to chance.",
+    lead: "Prefer a setting whose neighbors have high values too: a single high value may be due to chance.",
   });
 })(window.Cadis);

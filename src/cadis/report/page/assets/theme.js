@@ -1,8 +1,8 @@
-/* Light and dark theme, colours, and common options of all charts. */
+/* Light and dark theme, colors, and common options of all charts. */
 (function (Cadis) {
   "use strict";
 
-  // the same colours as in the figures: get_cluster_colour in style.py
+  // the same colors as in the figures: get_cluster_color in style.py
   const CLUSTERS = [
     ...["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"],
     ...["#8E63C7", "#9A5B33", "#4C9A2A", "#CC6677", "#6699CC", "#888888"],
@@ -21,12 +21,12 @@
   ];
   const KEY = "cadis-theme";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  let colours = {};
+  let colors = {};
 
   function read() {
     const style = getComputedStyle(document.documentElement);
     const names = ["ink", "muted", "line", "surface", "unknown", "low", "high", "font"];
-    colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   }
 
   function readChoice() {
@@ -69,19 +69,19 @@
     choose(list.value);
   };
 
-  /** Return the colours of the theme: ink, muted, line, surface, unknown, low, high. */
-  Cadis.colours = () => colours;
+  /** Return the colors of the theme: ink, muted, line, surface, unknown, low, high. */
+  Cadis.colors = () => colors;
 
-  /** Return the colour of data; black becomes the text colour of the theme. */
-  Cadis.colour = (colour) => (/^#0{3}(0{3})?$/.test(colour) ? colours.ink : colour);
+  /** Return the color of data; black becomes the text color of the theme. */
+  Cadis.color = (color) => (/^#0{3}(0{3})?$/.test(color) ? colors.ink : color);
 
-  Cadis.clusterColour = (cluster) =>
-    cluster == null || cluster < 0 ? colours.unknown : CLUSTERS[cluster % CLUSTERS.length];
+  Cadis.clusterColor = (cluster) =>
+    cluster == null || cluster < 0 ? colors.unknown : CLUSTERS[cluster % CLUSTERS.length];
 
-  const channels = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
+  const channels = (color) => [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
   Cadis.channels = channels;
 
-  /** Interpolate between colours; return [red, green, blue]. */
+  /** Interpolate between colors; return [red, green, blue]. */
   function between(stops, share) {
     const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
     const below = Math.min(Math.floor(place), stops.length - 2);
@@ -92,9 +92,9 @@
   /** Viridis for the bytes 0 to 254, which are similarities from 0 to 1. */
   Cadis.viridis = Array.from({ length: 255 }, (_, byte) => between(VIRIDIS, byte / 254));
 
-  /** Return a legible text colour on a cell of the heat map. */
+  /** Return a legible text color on a cell of the heat map. */
   Cadis.inkOn = function (share) {
-    const [red, green, blue] = between([colours.low, colours.high], share).map((value) => (value / 255) ** 2.2);
+    const [red, green, blue] = between([colors.low, colors.high], share).map((value) => (value / 255) ** 2.2);
     const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
     return light > 0.18 ? "#111417" : "#ffffff";
   };
@@ -102,18 +102,18 @@
   /** Return the common options of all charts. */
   Cadis.base = () => ({
     animation: false,
-    textStyle: { fontFamily: colours.font, color: colours.ink },
+    textStyle: { fontFamily: colors.font, color: colors.ink },
     grid: { left: 8, right: 16, top: 16, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "all" },
     tooltip: {
       confine: true,
-      backgroundColor: colours.surface,
-      borderColor: colours.line,
-      textStyle: { color: colours.ink, fontSize: 13 },
+      backgroundColor: colors.surface,
+      borderColor: colors.line,
+      textStyle: { color: colors.ink, fontSize: 13 },
       extraCssText: "max-width: min(22rem, 90vw); white-space: normal; overflow-wrap: anywhere;",
     },
   });
 
-  /** Return an axis in the colours of the theme; `more` overrides options, its axisLabel is merged. */
+  /** Return an axis in the colors of the theme; `more` overrides options, its axisLabel is merged. */
   Cadis.axis = function (name, more = {}) {
     const { axisLabel, ...rest } = more;
     return {
@@ -121,11 +121,11 @@
       name,
       nameLocation: "middle",
       nameGap: 28,
-      nameTextStyle: { color: colours.muted, fontSize: 12 },
+      nameTextStyle: { color: colors.muted, fontSize: 12 },
       axisLine: { show: false },
       axisTick: { show: false },
-      axisLabel: { color: colours.muted, fontSize: 12, hideOverlap: true, ...axisLabel },
-      splitLine: { lineStyle: { color: colours.line, width: 1 } },
+      axisLabel: { color: colors.muted, fontSize: 12, hideOverlap: true, ...axisLabel },
+      splitLine: { lineStyle: { color: colors.line, width: 1 } },
       ...rest,
     };
   };
@@ -143,24 +143,24 @@
 
   Cadis.tooltip = (trigger, formatter, more = {}) => ({ ...Cadis.base().tooltip, trigger, formatter, ...more });
 
-  /** Return the colour scale of heat maps. */
+  /** Return the color scale of heat maps. */
   Cadis.scale = (min, max) => ({
     show: false,
     min,
     max: max > min ? max : min + 1e-9,
     dimension: 2,
-    inRange: { color: [colours.low, colours.high] },
+    inRange: { color: [colors.low, colors.high] },
   });
 
   const encode = (text) => echarts.format.encodeHTML(String(text));
 
-  /** Return the HTML of a tooltip: a title and rows [colour or null, name, value]. All text is escaped here. */
+  /** Return the HTML of a tooltip: a title and rows [color or null, name, value]. All text is escaped here. */
   Cadis.tip = function (title, rows) {
-    const dot = (colour) =>
-      colour ? `<span class="dot" style="background:${encode(Cadis.colour(colour))}"></span>` : "";
+    const dot = (color) =>
+      color ? `<span class="dot" style="background:${encode(Cadis.color(color))}"></span>` : "";
     const lines = rows.map(
-      ([colour, name, value]) =>
-        `<div class="tip"><span>${dot(colour)}${encode(Cadis.clip(name, 40))}</span><b>${encode(value)}</b></div>`,
+      ([color, name, value]) =>
+        `<div class="tip"><span>${dot(color)}${encode(Cadis.clip(name, 40))}</span><b>${encode(value)}</b></div>`,
     );
     return `<div><strong>${encode(Cadis.clip(title, 60))}</strong>${lines.join("")}</div>`;
   };

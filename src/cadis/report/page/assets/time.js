@@ -14,13 +14,13 @@
   function tip(hits) {
     const row = part.methods[hits[0].dataIndex];
     return Cadis.tip(Cadis.method(row.method).name, [
-      ...PARTS.map(([key, word, colour]) => [colour, word, `${Cadis.short(row[key])} s`]),
+      ...PARTS.map(([key, word, color]) => [color, word, `${Cadis.short(row[key])} s`]),
       [null, "wall-clock time", `${Cadis.short(row.total)} s`],
     ]);
   }
 
   function option(width) {
-    const colours = Cadis.colours();
+    const colors = Cadis.colors();
     return {
       legend: legend.option(),
       xAxis: Cadis.axis("seconds per round", { min: 0, splitNumber: width < 500 ? 3 : 5 }),
@@ -29,17 +29,17 @@
         inverse: true,
         data: names(),
         splitLine: { show: false },
-        axisLabel: { color: colours.ink, interval: 0, formatter: (name) => Cadis.clip(name, width > 700 ? 24 : 12) },
+        axisLabel: { color: colors.ink, interval: 0, formatter: (name) => Cadis.clip(name, width > 700 ? 24 : 12) },
       }),
       tooltip: { ...Cadis.base().tooltip, trigger: "axis", axisPointer: { type: "shadow" }, formatter: tip },
-      series: PARTS.map(([key, word, colour]) => ({
+      series: PARTS.map(([key, word, color]) => ({
         type: "bar",
         id: key,
         name: word,
         stack: "seconds",
-        color: colour,
+        color: color,
         barMaxWidth: 26,
-        itemStyle: { borderColor: colours.surface, borderWidth: 0.5 },
+        itemStyle: { borderColor: colors.surface, borderWidth: 0.5 },
         emphasis: { disabled: true },
         data: part.methods.map((row) => row[key]),
       })),
@@ -63,7 +63,7 @@
         "evaluation",
         "wall-clock",
         "client samples/s",
-        `server time ${relative}`,
+        `aggregation ${relative}`,
         `client speed ${relative}`,
       ],
       rows: part.methods.map((row) => [
@@ -86,8 +86,8 @@
     table = Cadis.make("div");
     root.append(
       Cadis.figure(
-        "Mean seconds per round. Training and evaluation are summed over workers, " +
-          "so their sum can exceed the wall-clock time.",
+        "Mean seconds per round. Training and evaluation are summed over the worker processes, " +
+          "so their sum can be larger than the wall-clock time, which is the duration of the round.",
         legend.element,
         chart,
       ),
@@ -98,7 +98,7 @@
   function update(data) {
     part = data;
     chart.style.height = `${80 + 40 * Math.max(2, part.methods.length)}px`;
-    legend.set(PARTS.map(([, name, colour]) => ({ name, colour, box: true })));
+    legend.set(PARTS.map(([, name, color]) => ({ name, color, box: true })));
     const lines = content();
     Cadis.fill(table, lines, () => [Cadis.table(lines)]);
     Cadis.refresh(chart, `Seconds per round: ${part.methods.map(describe).join("; ")}.`);

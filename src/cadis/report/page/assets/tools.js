@@ -56,7 +56,10 @@ window.Cadis = window.Cadis || {};
 
   Cadis.plural = (count, word, words = `${word}s`) => `${count} ${count === 1 ? word : words}`;
 
-  Cadis.method = (index) => Cadis.data.methods[index] || { name: `method ${index}`, colour: "#777777" };
+  Cadis.method = function (index) {
+    const { colour, ...rest } = Cadis.data.methods[index] || { name: `method ${index}`, colour: "#777777" };
+    return { ...rest, color: colour };
+  };
 
   /** Group runs by method: [[method index, runs], ...] in the order of the methods. */
   Cadis.byMethod = function (runs) {
@@ -68,8 +71,11 @@ window.Cadis = window.Cadis || {};
     return [...groups].sort((a, b) => a[0] - b[0]);
   };
 
-  /** Return a table that scrolls in its own box. The first column names the rows; numbers are aligned right. */
-  Cadis.table = function ({ caption, columns, rows, best = [], isText = false }) {
+  /**
+   * Return a table that scrolls in its own box. The first column names the rows; numbers are aligned right.
+   * The note below the caption explains the columns.
+   */
+  Cadis.table = function ({ caption, note = "", columns, rows, best = [], isText = false }) {
     const bold = new Set(best.map(([row, column]) => `${row}/${column}`));
     const cell = (text, row, column) => {
       const content = bold.has(`${row}/${column}`) ? make("strong", {}, String(text)) : String(text);
@@ -82,7 +88,12 @@ window.Cadis = window.Cadis || {};
     const table = make(
       "table",
       { class: isText ? "text" : null },
-      make("caption", {}, caption),
+      make(
+        "caption",
+        {},
+        make("span", {}, caption),
+        note ? make("span", { class: "note" }, note) : null,
+      ),
       make("thead", {}, make("tr", {}, ...head)),
       make("tbody", {}, ...body),
     );
@@ -103,7 +114,7 @@ window.Cadis = window.Cadis || {};
     return element;
   };
 
-  /** Return a labelled <select>; set(options) keeps the selected value if it still exists. */
+  /** Return a labeled <select>; set(options) keeps the selected value if it still exists. */
   Cadis.select = function (id, label, changed) {
     const list = make("select", { id, onchange: changed });
     const element = make("label", { class: "control" }, `${label} `, list);

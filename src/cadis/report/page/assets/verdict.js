@@ -3,7 +3,7 @@
   "use strict";
 
   const make = Cadis.make;
-  let sentence, details, tables, notes, downloads;
+  let heading, sentence, details, tables, notes, downloads;
 
   /** Offer a file as a download. */
   function save({ name, type, content }) {
@@ -23,6 +23,7 @@
   }
 
   function build(root) {
+    heading = document.getElementById("verdict-title");
     sentence = make("p", { class: "sentence" });
     details = make("div", { class: "details" });
     root.append(sentence, details);
@@ -35,7 +36,17 @@
     root.append(tables, notes, downloads);
   }
 
+  /** Return the heading, which says how the numbers of the verdict are computed. */
+  function title() {
+    const part = Cadis.data.accuracy;
+    if (!part) return "Result";
+    const metric = part.metrics[part.metric] ?? "accuracy";
+    const rounds = Cadis.largest(part.runs.map((run) => run.all.length));
+    return `Result (${metric}: mean of ${rounds > 10 ? `the ${part.ranking}` : "all rounds"})`;
+  }
+
   function update(part) {
+    heading.textContent = title();
     sentence.textContent = part.sentence;
     Cadis.fill(details, part.details, () => part.details.map((text) => make("p", {}, text)));
   }

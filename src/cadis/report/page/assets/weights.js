@@ -9,8 +9,8 @@
     return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
   }
 
-  /** Return the colour of a cluster of the round: the one that most of its clients have in the flow, if it is free. */
-  function roundColours({ run, frame }) {
+  /** Return the color of a cluster of the round: the one that most of its clients have in the flow, if it is free. */
+  function roundColors({ run, frame }) {
     const groups = new Map();
     for (const [client, , cluster] of run.weights[frame]) {
       if (!groups.has(cluster)) groups.set(cluster, []);
@@ -24,28 +24,28 @@
       taken.add(number);
       numbers.set(cluster, number);
     }
-    return (cluster) => Cadis.clusterColour(numbers.get(cluster));
+    return (cluster) => Cadis.clusterColor(numbers.get(cluster));
   }
 
   Cadis.weightsRows = (view) => rows(view, false).length;
 
-  function bars(list, colour) {
-    const { muted } = Cadis.colours();
-    const style = (cluster) => ({ color: colour(cluster), borderColor: muted, borderWidth: 0.5 });
+  function bars(list, color) {
+    const { muted } = Cadis.colors();
+    const style = (cluster) => ({ color: color(cluster), borderColor: muted, borderWidth: 0.5 });
     return list.map(({ entry }) => (entry ? { value: entry[1], itemStyle: style(entry[2]) } : { value: null }));
   }
 
-  function tip(list, colour) {
+  function tip(list, color) {
     return ({ dataIndex }) => {
       const { name, entry } = list[dataIndex];
       const weight = [null, "weight", Cadis.number(entry[1], 4)];
-      return Cadis.tip(name, [weight, [colour(entry[2]), "cluster in this round", entry[2]]]);
+      return Cadis.tip(name, [weight, [color(entry[2]), "cluster in this round", entry[2]]]);
     };
   }
 
   Cadis.weightsOption = function (view, beside) {
     const list = rows(view, beside);
-    const colour = roundColours(view);
+    const color = roundColors(view);
     const formatter = ({ dataIndex: at }) => `${Cadis.number(list[at].entry[1])} · cluster ${list[at].entry[2]}`;
     const names = list.map(({ name }) => name);
     const interval = (position) => Boolean(list[position]?.entry); // name participants only
@@ -53,17 +53,17 @@
       grid: { left: 76, right: 112, ...Cadis.matrixEdges },
       xAxis: Cadis.axis("weight in the global model", { min: 0, splitNumber: 2, minInterval: 0.01 }),
       yAxis: Cadis.names("", names, 8, { inverse: true, axisLabel: { fontSize: 11, interval } }),
-      tooltip: Cadis.tooltip("item", tip(list, colour)),
+      tooltip: Cadis.tooltip("item", tip(list, color)),
       series: [
         {
           type: "bar",
           id: "weights",
-          data: bars(list, colour),
+          data: bars(list, color),
           barCategoryGap: "15%",
           barMinWidth: 2,
           barMaxWidth: 22,
           emphasis: { disabled: true },
-          label: { show: true, position: "right", color: Cadis.colours().ink, fontSize: 12, formatter },
+          label: { show: true, position: "right", color: Cadis.colors().ink, fontSize: 12, formatter },
           labelLayout: { hideOverlap: true },
         },
       ],
