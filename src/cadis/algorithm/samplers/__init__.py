@@ -8,7 +8,8 @@ from cadis.algorithm.samplers.hics import HiCS
 from cadis.algorithm.samplers.power_of_choice import PowerOfChoice
 
 SAMPLERS: dict[str, type[BaseSampler]] = {
-    sampler.name: sampler for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS, Herding)
+    sampler.name: sampler
+    for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS, Herding)
 }
 """Built-in samplers by name."""
 

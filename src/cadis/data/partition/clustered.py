@@ -19,11 +19,12 @@ from torch import Tensor
 
 from cadis.data.partition.splitting import (
     Partition,
-    apportion,
+    assign_clusters,
     assign_samples,
     check_enough,
     compute_equal_counts,
     draw_sizes,
+    swap_samples,
 )
 from cadis.errors import CadisError
 
@@ -44,6 +45,7 @@ class MultiCluster:
         classes_per_cluster: number of classes in each cluster; "auto" uses all classes.
         size_deviation: standard deviation of the number of samples per client, divided by the
             mean; all clients have between 0.5 and 1.5 times the mean.
+        fuzzy: fraction of each client's samples that are exchanged with random clients.
 
     Example:
         >>> import torch
@@ -58,6 +60,7 @@ class MultiCluster:
     ratio: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (3, 3, 2, 1, 1)
     classes_per_cluster: Annotated[int, Gt(0)] | Literal["auto"] = "auto"
     size_deviation: Annotated[float, Ge(0)] = 0.2
+    fuzzy: Annotated[float, Ge(0), Le(1)] = 0.0
 
     name: ClassVar[str] = "mc"
 
@@ -66,25 +69,12 @@ class MultiCluster:
     ) -> Partition:
         """See :meth:`Partitioner.split`."""
         check_enough(len(labels), num_clients, minimum)
-        true_clusters = self._assign_clusters(num_clients)
+        true_clusters = assign_clusters(self.ratio, num_clients)
         held_by_cluster = self._assign_classes(labels.unique(), generator)
         sizes = draw_sizes(num_clients, self.size_deviation, generator)
         counts = compute_equal_counts(labels, held_by_cluster[true_clusters], sizes, minimum)
-        return Partition(assign_samples(labels, counts, generator), true_clusters)
-
-    def _assign_clusters(self, num_clients: int) -> Tensor:
-        """Return the cluster of each client, (clients,); each cluster has at least one client."""
-        clusters = len(self.ratio)
-        if num_clients < clusters:
-            raise CadisError(
-                f"{num_clients} clients cannot form {clusters} clusters; "
-                "ask for more clients, or give a ratio with fewer clusters."
-            )
-        ratio = torch.tensor(self.ratio, dtype=torch.float64)
-        beyond_one = (num_clients * ratio / ratio.sum() - 1).clamp(min=0)
-        spare = torch.tensor([num_clients - clusters])
-        members = 1 + apportion(spare, beyond_one[None])[0]
-        return torch.arange(clusters).repeat_interleave(members)
+        indices = swap_samples(assign_samples(labels, counts, generator), self.fuzzy, generator)
+        return Partition(indices, true_clusters)
 
     def _assign_classes(self, classes: Tensor, generator: torch.Generator) -> Tensor:
         """Draw the classes of each cluster, (clusters, classes), bool."""

@@ -1,5 +1,6 @@
 """Partitions, the interface of partitioners, and functions that several partitioners use."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -119,6 +120,26 @@ def apportion(totals: Tensor, weights: Tensor) -> Tensor:
     return whole.long() + (rank < missing[:, None])
 
 
+def assign_clusters(ratio: Sequence[int], num_clients: int) -> Tensor:
+    """Return the cluster of each client, (clients,); each cluster has at least one client.
+
+    Args:
+        ratio: relative number of clients in each cluster.
+        num_clients: number of clients.
+    """
+    clusters = len(ratio)
+    if num_clients < clusters:
+        raise CadisError(
+            f"{num_clients} clients cannot form {clusters} clusters; "
+            "ask for more clients, or give a ratio with fewer clusters."
+        )
+    shares = torch.tensor(ratio, dtype=torch.float64)
+    beyond_one = (num_clients * shares / shares.sum() - 1).clamp(min=0)
+    spare = torch.tensor([num_clients - clusters])
+    members = 1 + apportion(spare, beyond_one[None])[0]
+    return torch.arange(clusters).repeat_interleave(members)
+
+
 def raise_to_minimum(counts: Tensor, minimum: int, generator: torch.Generator) -> Tensor:
     """Move samples from large clients to clients that have fewer than the minimum.
 
@@ -162,6 +183,31 @@ def split_by_shares(
     """
     counts = apportion(torch.bincount(labels), shares).T  # (clients, classes)
     return assign_samples(labels, raise_to_minimum(counts, minimum, generator), generator)
+
+
+def swap_samples(
+    indices: tuple[Tensor, ...], fraction: float, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """Exchange a fraction of each client's samples with random samples of all clients.
+
+    Each client keeps its number of samples.
+
+    Args:
+        indices: indices of the samples of each client.
+        fraction: fraction of the samples of each client that are exchanged, from 0 to 1.
+        generator: source of the random draws.
+    """
+    if not fraction:
+        return indices
+    sizes = [len(samples) for samples in indices]
+    swapped = [
+        torch.randperm(size, generator=generator)[: round(fraction * size)] + start
+        for size, start in zip(sizes, [0, *torch.tensor(sizes).cumsum(0).tolist()], strict=False)
+    ]
+    positions, samples = torch.cat(swapped), torch.cat(indices)
+    samples[positions] = samples[positions[torch.randperm(len(positions), generator=generator)]]
+    exchanged: tuple[Tensor, ...] = samples.split(sizes)
+    return exchanged
 
 
 def check_enough(num_samples: int, num_clients: int, minimum: int) -> None:

@@ -42,8 +42,8 @@ from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights, co
 from cadis.algorithm.methods.cadis.distillation import distillation_loss, not_true_loss
 from cadis.algorithm.methods.cadis.similarity import TransitiveMode
 from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
-from cadis.algorithm.vectors import compute_kernel
 from cadis.algorithm.methods.cadis.stale_clusters import add_absent_clusters
+from cadis.algorithm.vectors import compute_kernel
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate
 

@@ -1,0 +1,58 @@
+"""Weights from the similarities of clients, without a decision on clusters."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadis.algorithm import compute_sample_weights
+from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights
+from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
+from cadis.algorithm.vectors import compute_kernel
+
+
+def test_hand_computed_example() -> None:
+    """Clients 0 and 1 have a similarity of 0.5, client 2 is different.
+
+    10 / (10 + 0.5 * 30) = 0.4, 30 / (0.5 * 10 + 30) = 6 / 7 and 20 / 20 = 1, divided by the sum.
+    """
+    kernel = torch.tensor([[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
+    total = 0.4 + 6 / 7 + 1
+    expected = [0.4 / total, 6 / 7 / total, 1 / total]
+    assert compute_soft_weights([10, 30, 20], kernel).tolist() == pytest.approx(expected)
+
+
+def test_kernel_is_the_squared_positive_cosine() -> None:
+    vectors = torch.tensor([[3.0, 4.0], [0.0, 2.0], [-1.0, 0.0], [0.0, 0.0]])
+    expected = [[1, 0.64, 0, 0], [0.64, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    assert torch.allclose(compute_kernel(vectors), torch.tensor(expected))
+    assert torch.allclose(compute_kernel(vectors, vectors[:2]), torch.tensor(expected)[:, :2])
+
+
+COUNTS = st.lists(st.integers(1, 1000), min_size=1, max_size=8)
+
+
+@given(COUNTS)
+def test_identical_clients_have_the_weights_of_fedavg(counts: list[int]) -> None:
+    weights = compute_soft_weights(counts, torch.ones(len(counts), len(counts)))
+    assert torch.allclose(weights, compute_sample_weights(counts))
+
+
+@given(COUNTS)
+def test_different_clients_have_the_same_weight(counts: list[int]) -> None:
+    weights = compute_soft_weights(counts, torch.eye(len(counts)))
+    assert torch.allclose(weights, torch.full_like(weights, 1 / len(counts)))
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 2)), min_size=1, max_size=12))
+def test_each_cluster_has_the_same_total_weight(pairs: list[tuple[int, int]]) -> None:
+    """This holds for clients of any size; with equal sizes the weights are those of the paper."""
+    counts, labels = (torch.tensor(column) for column in zip(*pairs, strict=True))
+    kernel = (labels[:, None] == labels).float()
+    totals = torch.zeros(3).double().index_add(0, labels, compute_soft_weights(counts, kernel))
+    present = totals[labels.unique()]
+    assert torch.allclose(present, torch.full_like(present, 1 / len(present)))
+    same_size = torch.full_like(counts, 7)
+    assert torch.allclose(
+        compute_soft_weights(same_size, kernel), compute_cluster_weights(same_size, labels)
+    )
