@@ -57,7 +57,7 @@ CADIS_PAPER = Paper(
 
 @dataclass(frozen=True)
 class CADIS(BaseMethod):
-    """Aggregation with the same total weight for every cluster of similar clients.
+    """Aggregation in which large clusters of similar clients do not dominate.
 
     Use it if clients form clusters of unequal size and one global model has to serve all classes.
     If there are no clusters, the server finds a single cluster, and the weights are the same as in
@@ -65,10 +65,11 @@ class CADIS(BaseMethod):
 
     The server compares the clients' updates of the classifier layer and puts similar clients into
     one cluster. The weight of client i is ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum
-    of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of clients in its cluster, n_i
-    its number of samples, and N the number of all samples. Clients add ``lambda * L_KD / b`` to the
-    cross-entropy of a batch of b samples: L_KD distills the received global model into the local
-    model (Eq. 19 and 20).
+    of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of participants in its
+    cluster, n_i its number of samples, and N the number of all samples. So all clusters have the
+    same total weight if all clients have equally many samples. Clients add ``lambda * L_KD / b`` to
+    the cross-entropy of a batch of b samples: L_KD distills the received global model into the
+    local model (Eq. 19 and 20).
 
     Departure from the paper: the defaults differ. The server compares class profiles, not whole
     updates of the layer (``signature``). It finds clusters without a threshold (``threshold``). The
@@ -76,32 +77,35 @@ class CADIS(BaseMethod):
     momentum (``default_parts``). ``CADISPaper`` has the parameters of the paper.
 
     Attributes:
-        signature: vector by which clients are compared: "profile", one number per class; or "head",
-            the whole update of the classifier layer (as in the CADIS paper).
-        threshold: similarity, rescaled to [0, 1], from which two clients are put into one cluster;
-            "auto" finds the clusters without a threshold.
+        signature: vector that is compared between clients: "profile", one number per class that
+            summarizes the update of the class in the classifier layer; or "head", the whole update
+            of the classifier layer (as in the CADIS paper).
+        threshold: lowest similarity (rescaled to [0, 1]) at which two clients are put into one
+            cluster; "auto" finds the clusters without a threshold.
         threshold_growth: relative growth of the threshold per round; 0.001 multiplies it by 1.001.
         threshold_max: upper limit of a growing threshold.
         distillation: factor lambda of the distillation term in the local loss, which keeps the
             local model similar to the global model; 0 disables the term.
-        distil: what to distill from the global model: "geometry", the distances between the samples
-            of a batch (as in the CADIS paper); or "not-true", the predictions for all wrong classes
-            (as in FedNTD).
-        bandwidth: width h of the Gaussian kernel of distil "geometry"; "mean" uses the root mean
-            square distance between the samples of a batch.
+        distil: what to distill from the global model: "geometry", the distances between the model's
+            representations of the samples of a batch (as in the CADIS paper); or "not-true", the
+            predictions for all wrong classes (as in FedNTD).
+        bandwidth: width h of the Gaussian kernel if distil is "geometry"; "mean" uses the root mean
+            square distance between the representations of a batch.
         transitive: with scope "federation", how to estimate the similarity of clients that were
             never in the same round: "mean" (expected value), "sample" (random draw, as in the CADIS
             paper) or "off" (no estimate).
-        gamma: largest standard deviation of a similarity estimated with transitive; less certain
+        gamma: largest standard deviation of an estimated similarity (see transitive); less certain
             estimates are not used.
         scope: with signature "head", which clients are clustered: the participants of a "round" (as
             in the CADIS paper), or all clients of the "federation" seen so far.
         absent: if no client of a cluster takes part, reuse the last update of the cluster, with a
             weight multiplied by this factor per round; 0 never reuses updates.
-        clusters: clusters for the weights: "found" by the server; for ablations, "true" clusters of
-            the partition, or "none" (each client is its own cluster).
-        weights: weight of a client: "clusters" gives each cluster the same total weight, "samples"
-            weights clients by their number of samples as FedAvg does.
+        clusters: which clusters determine the weights of the clients: those "found" by the server;
+            or, for ablations, the "true" clusters of the partition, or "none" (each client is its
+            own cluster).
+        weights: weight of a client: "clusters" divides its number of samples by the number of
+            participants in its cluster, so that large clusters do not dominate; "samples" is its
+            number of samples, as in FedAvg.
     """
 
     name: ClassVar[str] = "cadis"
