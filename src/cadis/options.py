@@ -114,7 +114,8 @@ class PartitionOptions(DatasetOptions):
         "How training data are split among clients: mc (multi-cluster: several clusters of "
         "clients, each with its own classes), bc (balanced cluster: one large cluster, and single "
         "clients with other classes), uc (unbalanced cluster: as bc, but with clients of different "
-        "size), pa (Pareto: for each class, the number of samples per client follows a power law), "
+        "size), overlap (clusters that share classes), soft (clusters with all classes in different "
+        "proportions), pa (Pareto: for each class, the number of samples per client follows a power law), "
         "iid (all clients have the same class proportions), dirichlet (class proportions drawn at "
         "random), clients (the dataset names the client of each sample), or FILE.json (sample "
         'indices of each client); "auto" is clients if the dataset names clients, else mc.',
@@ -186,9 +187,9 @@ class RunOptions(PartitionOptions):
     )
     test_clients: Annotated[int, Ge(0)] = option(
         10,
-        "Test the model on the clients' own data every N rounds and after the last round; 0 is "
-        "never. These are test samples of the client (see --client-test and --own-tests), or else "
-        "its training samples.",
+        "Test the model on each client's own data every N rounds and after the last round; 0 means "
+        "never. A client's own data are its test samples (see --client-test and --own-tests) or, "
+        "if it has none, its training samples.",
         "federation",
         resumable=True,
     )
@@ -200,7 +201,8 @@ class RunOptions(PartitionOptions):
     )
     stack: bool = option(
         True,
-        "Train several clients at once if the model is small.",
+        "Within one worker process, train several clients together as one batched computation if "
+        "the model is small.",
         "machine",
     )
     client_test: Annotated[float, Ge(0), Lt(1)] = option(
@@ -211,8 +213,8 @@ class RunOptions(PartitionOptions):
     )
     own_tests: bool = option(
         True,
-        "If the dataset itself has test samples for each client, test the client on them; "
-        "--no-own-tests uses its training samples instead. No effect with --client-test.",
+        "If the dataset itself has test samples for each client, test the model on them; "
+        "--no-own-tests uses the client's training samples instead. No effect with --client-test.",
         "federation",
         resumable=True,
     )

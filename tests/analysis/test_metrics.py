@@ -65,7 +65,7 @@ def test_task_metrics_are_those_of_the_last_test(tmp_path: Path) -> None:
 
 def test_first_round_of_a_target(tmp_path: Path) -> None:
     scores = Scores.from_run(read_run(tmp_path / "run", FedAvg(), rounds=12))
-    reached = [number for number, value in scores.tested if value >= 0.5]
+    reached = [number for number, value in scores.values_by_round if value >= 0.5]
     assert scores.count_rounds_to(0.5) == reached[0]
     assert scores.count_rounds_to(0.999) is None
 
@@ -85,7 +85,7 @@ def test_the_last_ten_rounds_are_rounds_and_not_tests(tmp_path: Path) -> None:
     values = [record.accuracy or 0.0 for record in run_data.history]
     tested = [r if r.round % 4 == 0 else drop_test(r) for r in run_data.history]
     scores = Scores.from_run(replace(run_data, history=tested))
-    assert scores.tested == ((4, values[3]), (8, values[7]), (12, values[11]))
+    assert scores.values_by_round == ((4, values[3]), (8, values[7]), (12, values[11]))
     assert scores.ten_rounds == pytest.approx((values[3] + values[7] + values[11]) / 3)
     later = Scores.from_run(
         replace(run_data, history=[*tested[:3], drop_test(tested[3]), *tested[4:]])
@@ -119,17 +119,17 @@ def read_timed_run(path: Path, seconds: float | None, speeds: str = "1:9") -> Ru
 
 
 def test_the_value_at_a_time_is_that_of_the_last_tested_round() -> None:
-    values, clocks = np.array([0.1, nan, 0.3, 0.4]), [2.0, 3.0, 3.0, 8.0]
+    values, ends = np.array([0.1, nan, 0.3, 0.4]), [2.0, 3.0, 3.0, 8.0]
     times = np.array([1.0, 2.0, 2.5, 3.0, 7.9, 8.0, 8.1])
-    found = resample_at_times(values, clocks, times)
+    found = resample_at_times(values, ends, times)
     np.testing.assert_array_equal(found, [nan, 0.1, 0.1, 0.3, 0.3, 0.4, nan])
     assert np.isnan(resample_at_times(np.array([nan]), [1.0], times)).all()
 
 
 def test_only_runs_with_speeds_and_a_complete_clock_have_times(tmp_path: Path) -> None:
-    assert read_timed_run(tmp_path / "timed", 0.5).clocks[:2] == [0.5, 1.0]
-    assert read_timed_run(tmp_path / "equal", 0.5, speeds="").clocks == []
-    assert read_timed_run(tmp_path / "untimed", None).clocks == []
+    assert read_timed_run(tmp_path / "timed", 0.5).round_end_times[:2] == [0.5, 1.0]
+    assert read_timed_run(tmp_path / "equal", 0.5, speeds="").round_end_times == []
+    assert read_timed_run(tmp_path / "untimed", None).round_end_times == []
 
 
 @pytest.mark.parametrize(("slow", "is_logarithmic"), [(2.0, False), (40.0, True)])

@@ -81,7 +81,7 @@ def test_export_writes_next_to_the_model(run_folder: Path) -> None:
     result = succeed("export", run_folder, "--to", "torchscript")
     output = " ".join(result.split())
     assert "It maps 'pixels' to 'probabilities'" in output
-    assert "On 20 inputs it predicts the same classes as the model" in output
+    assert "On 20 inputs it predicts the same classes as the original" in output
     assert (run_folder / "model.torchscript").exists()
     assert "already exists" in refuse("export", run_folder, "--to", "torchscript")
     succeed("export", run_folder, "--to", "state-dict", "--which", "best")

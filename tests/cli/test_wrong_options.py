@@ -76,7 +76,7 @@ WRONG = [
     ("compare --seeds 1000000000", "would have 6000000000 runs, more than the maximum of 1000"),
     ("compare --track paper", "There is no tracker 'paper'"),
     ("compare --preset nothing", "There is no preset 'nothing'"),
-    ("compare --grid method=fedavg,cadis", "name the methods by --methods"),
+    ("compare --grid method=fedavg,cadis", "name the methods with --methods"),
     ("compare --grid rounds=1,2 --rounds 3", "The grid varies 'rounds'"),
     ("sweep", "Name an option to vary"),
     ("sweep --grid treshold=1", "did you mean 'threshold'?"),

@@ -133,7 +133,10 @@ INVALID: dict[str, tuple[Any, str]] = {
         Rows([(Image.new("L", (2, 2)), 0), (Image.new("L", (3, 2)), 1)]),
         "several sizes; resize",
     ),
-    "16 bits with a sign": (Rows([(Image.new("I", (2, 2)), 0)]), "so the value of white is unknown"),
+    "16 bits with a sign": (
+        Rows([(Image.new("I", (2, 2)), 0)]),
+        "so the value of white is unknown",
+    ),
     "nothing": (7, "is not a pair of inputs and labels"),
 }
 

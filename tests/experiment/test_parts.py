@@ -161,7 +161,7 @@ def test_ambiguous_parameter_is_refused_with_both_names() -> None:
         ({}, {"momentum": "1"}, "momentum should be less than 1, not '1'."),
         ({}, {"sampler": "unifrom"}, "There is no sampler 'unifrom'; did you mean 'uniform'?"),
         ({"sampler": ["uniform"]}, {}, "There is no sampler ['uniform']"),
-        ({}, {"transforms": "blur,blur"}, "A transform is given twice: blur, blur; give each once."),
+        ({}, {"transforms": "blur,blur"}, "A transform is given twice: blur, blur; give each once"),
         ({}, {"augment": "flop"}, "There is no augmentation 'flop'; did you mean 'flip'?"),
         ({}, {"method": "own.py:Mine", "parameter": "-1"}, "parameter should be greater than or"),
         ({}, {"method": "own.py:Mine", "levels": "1:x"}, "levels should be a valid integer"),

@@ -73,7 +73,8 @@ def test_interrupted_study_continues_and_gives_the_same_models(tmp_path: Path) -
     assert len(recorder.rounds) == 4 * 3 - 5  # no round is repeated
     assert recorder.reused == [True, False, False, False]
     for run in list_planned_runs(whole, study):
-        assert have_identical_models(run.folder.path, folder.get_run_folder(run.variant, run.seed).path)
+        resumed = folder.get_run_folder(run.variant, run.seed)
+        assert have_identical_models(run.folder.path, resumed.path)
 
 
 def test_existing_runs_are_reused_by_a_larger_study(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_damaged_run_does_not_stop_the_others(tmp_path: Path) -> None:
 def test_fewer_rounds_than_finished_are_refused(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
     before = folder.add(quick_study())
-    with pytest.raises(CadisError, match="has 3 rounds, more than 2; choose another folder"):
+    with pytest.raises(CadisError, match="has 3 rounds, more than the 2 that you ask for"):
         folder.add(quick_study(seeds=3, rounds="2"))
     assert folder.read() == before
 

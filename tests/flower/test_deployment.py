@@ -305,7 +305,7 @@ def test_existing_files_are_not_overwritten(folder: Path, tmp_path: Path, app: P
     for path, sentence in (
         (folder, "is not empty"),
         (folder / "README.md", "is a file"),
-        (tmp_path / "it's", "has a quote"),
+        (tmp_path / "it's", "contains a quote"),
         (folder / "README.md" / "below", "Cannot write"),
     ):
         with pytest.raises(CadisError, match=sentence):

@@ -38,6 +38,7 @@ _METHOD_CASES = [
 _PARTS: dict[str, dict[str, Any]] = {
     "sampler/uniform": {"method": "cadis", "sampler": "uniform"},
     "sampler/clusters": {"method": "ifca", "sampler": "clusters", "newcomers": 0.25},
+    "sampler/herding": {"method": "cadis", "sampler": "herding", "weights": "soft"},
     "sampler/power-of-choice": {"sampler": "power-of-choice", "candidates": 8},
     "sampler/fedcluster": {
         "method": "cadis",

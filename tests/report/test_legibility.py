@@ -18,7 +18,7 @@ from cadis.report.figures.clusters import compute_flow
 from cadis.report.style import add_legend, figure_style, new_axes, save_figure
 from cadis.server import RoundRecord
 from cadis.store import RunFolder, StudyFolder
-from cadis.store.observations import list_scalars
+from cadis.store.observations import list_other_scalars
 from fabricated import (
     add_clock,
     add_metrics,
@@ -194,7 +194,7 @@ def test_figures_of_one_run_name_its_seed(draw: Draw) -> None:
 
 def test_each_reported_scalar_has_a_panel(draw: Draw) -> None:
     path, found = draw("everything")
-    assert list_scalars(read_results([path]).runs[0].history[0]) == [
+    assert list_other_scalars(read_results([path]).runs[0].history[0]) == [
         "step_size", "temperature", "flat",
     ]  # fmt: skip
     panels = [axes.get_title(loc="left") for axes in found["method-report"].axes if axes.axison]

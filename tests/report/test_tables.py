@@ -59,11 +59,11 @@ def test_tables_have_these_captions_and_full_rows(comparison: Comparison) -> Non
 def test_cells_are_means_and_the_best_method_is_bold(comparison: Comparison) -> None:
     accuracy = make_tables(comparison)[0]
     assert accuracy.columns == [
-        "method", "best round", "last round", "last 10 rounds", "range", "rare classes",
+        "method", "best round", "last round", "last 10 rounds", "amplitude", "rare classes",
     ]  # fmt: skip
     assert [row[0] for row in accuracy.rows] == ["CADIS", "FedAvg", "SingleSet"]
     assert {row for row, _ in accuracy.best} == {0}
-    assert {column for _, column in accuracy.best} == {1, 2, 3, 5}  # no range is better
+    assert {column for _, column in accuracy.best} == {1, 2, 3, 5}  # no amplitude is better
     best = [scores.best or 0 for scores in comparison.groups[1].scores]
     mean = sum(best) / 3
     deviation = (sum((value - mean) ** 2 for value in best) / 2) ** 0.5
@@ -122,7 +122,7 @@ def test_summary_has_task_metrics_and_models(tmp_path: Path) -> None:
     accuracy = folder.read_history()[-1].accuracy or 0.0
     text = format_summary(folder)
     assert re.search(rf"│ balanced accuracy +│ {accuracy**2:.3f} │", text)
-    assert "accuracy at the best AUC" in text
+    assert "accuracy in the round with the best AUC" in text
     assert "best accuracy" not in text
     assert re.search(rf"│ right \[b\] │ +4 │ +{accuracy:.3f} │ +│", text)
     plain = format_summary(write_run(tmp_path / "plain", CADIS()))
@@ -230,7 +230,7 @@ def test_results_of_the_paper_have_a_column(tmp_path: Path) -> None:
     assert table.columns[:3] == ["method", "best round", "paper (Table I)"]
     paper = {"CADIS": "0.934", "SCAFFOLD": "", "FedAvg": "0.930"}
     assert {row[0]: row[2] for row in table.rows} == paper
-    assert {column for _, column in table.best} == {1, 3, 4, 6}  # neither the paper's nor the range
+    assert {column for _, column in table.best} == {1, 3, 4, 6}  # neither paper nor amplitude
     assert any(
         "in Table I; different here: rounds 12 instead of 500." in note
         for note in write_notes(comparison)

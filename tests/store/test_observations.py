@@ -16,14 +16,14 @@ from cadis.server import PackedMatrix, RoundRecord, Seconds, to_json_array
 from cadis.store import rebuild_similarity, summarize
 from cadis.store.history import parse_records
 from cadis.store.observations import (
-    Observations,
+    RunningSimilarities,
     find_report_errors,
     get_clusters,
     get_gamma,
     get_similarity,
     get_threshold,
     list_compared_clients,
-    list_scalars,
+    list_other_scalars,
 )
 from cadis.types import ClientId
 
@@ -105,14 +105,14 @@ def test_similarity_from_clusters_is_the_share_of_common_rounds_in_one_cluster()
         make_record(3, "ab", clusters=[1, 0]),
         make_record(4, "ab"),
     ]
-    observations = Observations(history)
+    means = RunningSimilarities(history)
     for record in history:
-        observations.add(record)
-    assert observations.client_ids == ("a", "b", "c", "d")
+        means.add(record)
+    assert means.client_ids == ("a", "b", "c", "d")
     expected = torch.tensor(
         [[3 / 3, 1 / 2, 1 / 2, 0], [1 / 2, 1, 0, torch.nan], [1 / 2, 0, 1, 0], [0, torch.nan, 0, 1]]
     )
-    assert torch.equal(observations.get_observed().nan_to_num(-1), expected.nan_to_num(-1))
+    assert torch.equal(means.get_observed().nan_to_num(-1), expected.nan_to_num(-1))
 
 
 def test_reported_similarities_take_precedence_over_clusters() -> None:
@@ -202,7 +202,7 @@ def test_large_similarity_is_read_without_loss_and_is_not_a_scalar() -> None:
     assert after == before
     assert torch.equal(get_similarity(after), make_symmetric(100))  # type: ignore[arg-type]
     assert find_report_errors(after) == []
-    assert list_scalars(after) == ["own"]
+    assert list_other_scalars(after) == ["own"]
 
 
 def test_arrays_are_read_as_lists_and_packed() -> None:

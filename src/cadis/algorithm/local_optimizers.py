@@ -62,7 +62,8 @@ class LocalOptimizer(Protocol):
 
         Args:
             parameters: all trainable parameters of the model, (P,).
-            gradient: gradient of the loss, including the penalty, (P,); it may be overwritten.
+            gradient: gradient, (P,), of the loss plus the method's penalty term; this function may
+                overwrite it.
             lr: learning rate of the round.
             state: tensors kept from step to step, by name; change them in place. The state is
                 empty at the start of each round.
@@ -80,7 +81,7 @@ class SGD:
     Attributes:
         momentum: momentum of a client's SGD, v <- momentum * v + gradient; 0 is no momentum.
         weight_decay: weight decay of a client's SGD, which adds weight_decay * w to the gradient.
-        lr_decay: factor that the clients' learning rate is multiplied with after each round.
+        lr_decay: factor by which the clients' learning rate is multiplied after each round.
     """
 
     name: ClassVar[str] = "sgd"

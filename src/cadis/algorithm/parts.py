@@ -1,4 +1,8 @@
-"""Find the parts of an algorithm by name: built-in parts, and classes in files of users."""
+"""Find the parts of an algorithm by name: built-in classes, and classes in users' files.
+
+A part is a method, a sampler, a server optimizer, a transform, a task or a local optimizer. Each
+kind of part is described in ``registry.py``. An :class:`Algorithm` consists of the parts of a run.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -90,13 +94,15 @@ def find_user_classes(options: Mapping[str, Any]) -> list[tuple[Kind, type[Any]]
 def build_algorithm(
     classes: Mapping[str, Sequence[type[Any]]], tables: Mapping[str, Mapping[str, Any]]
 ) -> Algorithm:
-    """Create an algorithm from the classes of its parts and tables of their parameters.
+    """Create an algorithm from options: classes of parts, and tables of their parameters.
+
+    :func:`compose_algorithm` creates an algorithm from instances or names of parts instead.
 
     Args:
         classes: classes of the parts, by kind.
         tables: tables of parameters, by the name of the part, as in ``config.toml``.
     """
-    return _make_algorithm(
+    return _assemble(
         {
             key: [validate(part, get_part_table(tables, key, part.name)) for part in parts]
             for key, parts in classes.items()
@@ -105,11 +111,11 @@ def build_algorithm(
 
 
 def compose_algorithm(**parts: Any) -> Algorithm:
-    """Create an algorithm from parts. Invalid parts and parameters raise an error.
+    """Create an algorithm from instances or names of parts; check each part and its parameters.
 
     Args:
-        parts: a part or the name of a part for each kind; defaults are as in
-            :func:`find_part_classes`.
+        parts: an instance of a part, or the name of a part, for each kind; defaults are as in
+            :func:`find_part_classes`. Invalid parts and parameters raise an error.
 
     Example:
         >>> from cadis.algorithm import compose_algorithm
@@ -118,10 +124,11 @@ def compose_algorithm(**parts: Any) -> Algorithm:
         >>> algorithm.server_optimizer.name
         'adam'
     """
-    return _make_algorithm(_find_parts(parts, lambda kind, part: resolve_part(kind.key, part)))
+    return _assemble(_find_parts(parts, lambda kind, part: resolve_part(kind.key, part)))
 
 
-def _make_algorithm(parts_by_kind: Mapping[str, Sequence[Any]]) -> Algorithm:
+def _assemble(parts_by_kind: Mapping[str, Sequence[Any]]) -> Algorithm:
+    """Return an algorithm with these instances of parts, which are valid already."""
     arguments: dict[str, Any] = {
         key: tuple(parts) if KINDS[key].many else parts[0] for key, parts in parts_by_kind.items()
     }
@@ -203,7 +210,8 @@ def to_options(
     Args:
         algorithm: the algorithm.
         settings: all other options, by name.
-        partitioner: partition of the dataset, if the settings name one.
+        partitioner: object that splits the dataset among clients; None if the settings do not name
+            a built-in partition.
     """
     names: dict[str, Any] = {key: [] for key in KINDS}
     with_table: list[tuple[str, Any]] = []

@@ -62,7 +62,14 @@ KINDS: dict[str, Kind] = {
             ("plain",),
             "Computes the next global model from the aggregated model",
         ),
-        Kind("transforms", TRANSFORMS, Transform, (), "Changes of updates, in order", True),
+        Kind(
+            "transforms",
+            TRANSFORMS,
+            Transform,
+            (),
+            "Operations on the clients' updates, applied in the order that you give",
+            True,
+        ),
         Kind("task", TASKS, Task, ("classification",), "Loss, prediction and metrics"),
         Kind(
             "local_optimizer",

@@ -162,7 +162,7 @@ class Comparison:
     @property
     def has_clock(self) -> bool:
         """Return whether any run has simulated time, which needs the speeds of the clients."""
-        return any(scores.clocks for group in self.groups for scores in group.scores)
+        return any(scores.round_end_times for group in self.groups for scores in group.scores)
 
     def count_rounds_to(self, group: Group, target: float) -> TimeToTarget:
         """Return the rounds that a group needs to reach a target."""

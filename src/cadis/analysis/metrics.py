@@ -13,7 +13,8 @@ from cadis.store import compute_client_spread, format_metric_name, get_metric
 LAST_ROUNDS = 10
 """Number of rounds over which the paper averages metrics."""
 _NUM_TIMES = 240  # common points in time, since rounds end at different times for each seed
-_MAX_TIME_RATIO = 5  # if a run takes longer than another by this factor, time is logarithmic
+_MAX_TIME_RATIO = 5
+"""If a run takes longer than another by this factor, the time axis is logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Scores:
 
     Attributes:
         seed: seed of the run; runs of different methods with the same seed form a pair.
-        tested: main metric after each tested round, as pairs of round and value.
+        values_by_round: main metric after each tested round, as pairs of round and value.
         best: highest value of the main metric.
         last: value of the main metric after the last tested round.
         ten_rounds: mean of the main metric over the last ten rounds, as far as they were tested.
@@ -35,13 +36,14 @@ class Scores:
         client_worst: lowest such accuracy of any client.
         agreement: adjusted Rand index of estimated and true clusters, averaged over rounds.
         server_seconds: seconds per round that the method takes on the server.
-        samples_per_second: number of samples that a client trains on per second.
+        samples_per_second: number of samples that one worker process trains on per second; a sample
+            counts once per epoch.
         task_metrics: further metrics of the task by name, from the last round that has any.
-        clocks: simulated time at the end of each round; empty if clients have no speeds.
+        round_end_times: simulated time at the end of each round; empty if clients have no speeds.
     """
 
     seed: int
-    tested: tuple[tuple[int, float], ...]
+    values_by_round: tuple[tuple[int, float], ...]
     best: float | None
     last: float | None
     ten_rounds: float | None
@@ -55,20 +57,20 @@ class Scores:
     server_seconds: float
     samples_per_second: float | None
     task_metrics: Mapping[str, float]
-    clocks: tuple[float, ...] = ()
+    round_end_times: tuple[float, ...] = ()
 
     @classmethod
     def from_run(cls, run_data: RunData, metric: str = "accuracy") -> "Scores":
         """Compute the metrics of a run; ``metric`` is the name of the main metric."""
-        by_round = ((record.round, get_metric(record, metric)) for record in run_data.history)
-        tested = tuple((index, value) for index, value in by_round if value is not None)
-        values = [value for _, value in tested]
-        tail = [value for index, value in tested if index > tested[-1][0] - LAST_ROUNDS]
+        metrics = ((record.round, get_metric(record, metric)) for record in run_data.history)
+        by_round = tuple((index, value) for index, value in metrics if value is not None)
+        values = [value for _, value in by_round]
+        tail = [value for index, value in by_round if index > by_round[-1][0] - LAST_ROUNDS]
         clients = compute_client_spread(run_data.last_client_accuracy.values())
         further = next((r.measures for r in reversed(run_data.history) if r.measures), {})
         return cls(
             seed=run_data.seed,
-            tested=tested,
+            values_by_round=by_round,
             best=max(values, default=None),
             last=values[-1] if values else None,
             ten_rounds=fmean(tail) if tail else None,
@@ -82,17 +84,18 @@ class Scores:
             server_seconds=fmean(record.seconds.aggregate for record in run_data.history),
             samples_per_second=_compute_speed(run_data),
             task_metrics={name: value for name, value in further.items() if value is not None},
-            clocks=tuple(run_data.clocks),
+            round_end_times=tuple(run_data.round_end_times),
         )
 
     def count_rounds_to(self, target: float) -> int | None:
         """Return the first round that reaches the target; None if no round does."""
-        return next((index for index, value in self.tested if value >= target), None)
+        return next((index for index, value in self.values_by_round if value >= target), None)
 
     def measure_time_to(self, target: float) -> float | None:
         """Return the simulated time until a round reaches the target; None if unknown."""
         rounds = self.count_rounds_to(target)
-        return self.clocks[rounds - 1] if rounds is not None and self.clocks else None
+        times = self.round_end_times
+        return times[rounds - 1] if rounds is not None and times else None
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ METRICS = {
         Metric("best", "best round", lambda s: s.best),
         Metric("last", "last round", lambda s: s.last),
         Metric("ten_rounds", "last 10 rounds", lambda s: s.ten_rounds),
-        Metric("amplitude", "range", lambda s: s.amplitude, None),
+        Metric("amplitude", "amplitude", lambda s: s.amplitude, None),
         Metric("rare", "rare classes", lambda s: s.rare),
         Metric("client_mean", "mean of clients", lambda s: s.client_mean),
         Metric("client_deviation", "std. dev. of clients", lambda s: s.client_deviation, False),
@@ -142,7 +145,10 @@ def add_article(name: str) -> str:
 
 
 def make_task_metric(name: str) -> Metric:
-    """Return a metric of the task; for unknown metrics, no value counts as better."""
+    """Return a metric of the task.
+
+    For metrics that are not in ``_HIGHER_IS_BETTER``, neither high nor low values count as better.
+    """
     title = format_metric_name(name)
     return Metric(
         name, title, lambda scores: scores.task_metrics.get(name), _HIGHER_IS_BETTER.get(name)
@@ -150,7 +156,10 @@ def make_task_metric(name: str) -> Metric:
 
 
 def _compute_speed(run_data: RunData) -> float | None:
-    """Return the training samples per second of one worker; each epoch counts."""
+    """Return how many samples one worker process trains on per second.
+
+    A sample counts once per epoch.
+    """
     counts = {client["id"]: client["samples"] for client in run_data.federation["clients"]}
     epochs = run_data.options.get("epochs")
     if None in counts.values() or not isinstance(epochs, int | float):
@@ -170,30 +179,31 @@ def make_time_axis(runs: Sequence[RunData]) -> tuple[NDArray[np.float64], bool]:
     Returns:
         The times, (times,), and whether they are spaced logarithmically.
     """
-    clocks = [run_data.clocks for run_data in runs if run_data.clocks]
-    first, ends = min(clock[0] for clock in clocks), [clock[-1] for clock in clocks]
+    times_by_run = [run_data.round_end_times for run_data in runs if run_data.round_end_times]
+    first, ends = min(times[0] for times in times_by_run), [times[-1] for times in times_by_run]
     is_logarithmic = max(ends) > _MAX_TIME_RATIO * min(ends) and first > 0
     make_times = np.geomspace if is_logarithmic else np.linspace
     return make_times(first, max(ends), _NUM_TIMES), is_logarithmic
 
 
 def resample_at_times(
-    values: NDArray[np.float64], clocks: Sequence[float], times: NDArray[np.float64]
+    values: NDArray[np.float64], round_end_times: Sequence[float], times: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return, for each time, the value of the last tested round that has ended by then.
 
     Args:
         values: one value per round, NaN for rounds without a test, (rounds,).
-        clocks: time at the end of each round, (rounds,).
+        round_end_times: time at the end of each round, (rounds,).
         times: times to return values for, (times,).
 
     Returns:
-        One value per time, NaN before the first tested round and after the last one, (times,).
+        One value per time; NaN before the end of the first tested round and after the end of the
+        last round, (times,).
     """
     is_tested = ~np.isnan(values)
     if not is_tested.any():
         return np.full(len(times), np.nan)
-    ends, known = np.array(clocks)[is_tested], values[is_tested]
+    ends, known = np.array(round_end_times)[is_tested], values[is_tested]
     indices = np.searchsorted(ends, times, side="right") - 1
-    is_inside = (indices >= 0) & (times <= clocks[-1])
+    is_inside = (indices >= 0) & (times <= round_end_times[-1])
     return np.where(is_inside, known[indices], np.nan)

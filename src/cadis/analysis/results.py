@@ -17,10 +17,11 @@ class Group:
     Attributes:
         name: name as users type it: a method, an ablation, or the values of a sweep.
         label: name in tables and figures.
-        runs: runs by seed, at least one.
+        runs: one run per seed; at least one.
         cell: values of the parameters that a sweep or grid varies.
         metric: name of the main metric.
-        short_label: label in a table of comparable groups only; empty if it is the same.
+        short_label: label without the values of the grid cell, for tables in which all groups have
+            the same values; if empty, ``label`` is used.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Results:
     """All groups of runs that are shown together.
 
     Attributes:
-        kind: "run", "compare", "sweep" or "runs".
+        kind: "run" (one run), "compare", "sweep", or "runs" (several folders that the user named).
         groups: groups of runs.
         command: command that repeats the runs.
         baseline: index of the group that the others are compared with, if any.

@@ -260,7 +260,7 @@ class RunData:
         return OWN_TEST_DATA if self.test_sizes else OWN_TRAINING_DATA
 
     @cached_property
-    def clocks(self) -> list[float]:
+    def round_end_times(self) -> list[float]:
         """Simulated time at the end of each round; empty if clients have no speeds."""
         known = [record.clock for record in self.history if record.clock is not None]
         return known if self.options.get("speeds") and len(known) == len(self.history) else []

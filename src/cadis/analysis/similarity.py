@@ -13,7 +13,7 @@ from cadis.algorithm.methods.cadis import SimilarityMatrix, compute_q_matrix
 from cadis.server import RoundRecord
 from cadis.store import (
     MeanProfiles,
-    Observations,
+    RunningSimilarities,
     assign_clusters,
     choose_similarity_reader,
     has_profiles,
@@ -69,7 +69,7 @@ def replay_matrices(
         return
     matrix, helpers, read_similarity = SimilarityMatrix(), None, choose_similarity_reader(history)
     if clients is not None and not clients >= set(list_compared_clients(history)):
-        helpers = Observations(history, clients)
+        helpers = RunningSimilarities(history, clients)
     for record in history:
         participants, similarity = record.participants, read_similarity(record)
         if similarity is not None:

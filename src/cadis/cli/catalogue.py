@@ -48,7 +48,10 @@ def presets(name: str | None = None) -> int:
         rows.append([preset, paper.place, *accuracies])
     title = "Experiments of the CADIS paper, and the accuracies in % that it reports"
     console.print(make_terminal_table(title, columns, rows, words=columns[:2]))
-    console.print("The name of a preset: dataset, partition, participants per round.")
+    console.print(
+        "The name of a preset consists of the dataset, the partition and the number of "
+        "participants per round."
+    )
     console.print("Run one: cadis run --preset NAME    Show its options: cadis presets NAME")
     return 0
 

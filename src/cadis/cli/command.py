@@ -18,9 +18,11 @@ _ARGUMENTS = "cadis.arguments"
 _NO_BREAK_SPACE, _NO_BREAK_HYPHEN = "\u00a0", "\u2011"
 _COLUMN_WIDTH = 24
 """Width of the column of option names in help texts."""
-_SHARED_NAMES = (
-    "Each part is followed by its parameters. If two of the parts that you choose have a parameter "
-    "of the same name, write the name of the part before it, for example --moon-mu."
+_PARAMETERS_NOTE = (
+    "Methods, samplers, optimizers, transforms, tasks and partitions are listed with their "
+    "parameters. If two of those that you choose have a parameter of the same name, write the name "
+    "of the method (or sampler, ...) before it, for example --moon-mu. The received model is the "
+    "model that the server sends to a client at the start of a round."
 )
 
 
@@ -33,7 +35,10 @@ class PathType(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Raise an error if the path is empty (the current folder) or not UTF-8."""
+        """Raise an error if the path is empty, not UTF-8, or has a null character.
+
+        An empty path is an error because ``pathlib`` reads it as the current folder.
+        """
         text = os.fspath(value)
         if not text:
             self.fail("the path is empty.", param, ctx)
@@ -81,29 +86,35 @@ class CadisGroup(CadisCommand, click.Group):
 
 
 class GeneratedCommand(CadisCommand):
-    """Command with options generated from the fields of settings and parts.
+    """Command with options for the settings and the parts of an algorithm (method, sampler, ...).
+
+    The options are generated from the fields of the settings and of the parts.
 
     Attributes:
-        options: the name of the function in ``cadis.cli.options`` that returns the options.
+        options_function: name of the function in ``cadis.cli.options`` that returns the options.
     """
 
-    def __init__(self, *arguments: Any, options: str, **attributes: Any) -> None:
+    def __init__(self, *arguments: Any, options_function: str, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.options = options
+        self.options_function = options_function
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Store the arguments first: the user-defined parts that they name have options too."""
+        """Parse the arguments; store them first for :meth:`get_params`.
+
+        They may name a user-defined method or other part (FILE.py:CLASS), whose parameters become
+        options too.
+        """
         ctx.meta[_ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options of the function, and the generated ones."""
+        """Return the options declared with decorators, followed by the generated ones."""
         with show_import_message():
             module, declared = import_module("cadis.cli.options"), super().get_params(ctx)
         try:
             user_parts = module.find_user_parts(ctx.meta.get(_ARGUMENTS, []))
             reserved = {parameter.name for parameter in declared}
-            generated = getattr(module, self.options)(user_parts, reserved)
+            generated = getattr(module, self.options_function)(user_parts, reserved)
         except CadisError as error:
             ctx.exit(print_error(str(error), 2))
         return [*declared, *generated]
@@ -117,11 +128,11 @@ class GeneratedCommand(CadisCommand):
                 groups = sections.setdefault(getattr(parameter, "section", "Options"), {})
                 rows = groups.setdefault(getattr(parameter, "part_names", ""), [])
                 rows.append((record[0], _prevent_breaks(record[1])))
-        first_with_parts = next((title for title, groups in sections.items() if any(groups)), None)
+        titles_with_parts = [title for title, groups in sections.items() if any(groups)]
         for title, groups in sections.items():
             with formatter.section(title):
-                if title == first_with_parts:
-                    formatter.write_text(_SHARED_NAMES)
+                if len(titles_with_parts) > 1 and title == titles_with_parts[0]:
+                    formatter.write_text(_PARAMETERS_NOTE)
                     formatter.write_paragraph()
                 for part_names, rows in groups.items():
                     _write_rows(formatter, part_names, rows)

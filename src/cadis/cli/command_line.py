@@ -67,7 +67,7 @@ def commands() -> None:
 
 @commands.command(
     cls=GeneratedCommand,
-    options="run_options",
+    options_function="run_options",
     examples="""
     cadis run
     cadis run --method fedprox --mu 0.1 --dataset mnist --rounds 50
@@ -96,7 +96,7 @@ def run(**arguments: Any) -> None:
 
 @commands.command(
     cls=GeneratedCommand,
-    options="compare_options",
+    options_function="compare_options",
     epilog="""
     --methods takes the names that 'cadis methods' lists, your own FILE.py:CLASS, and these names:
 
@@ -160,7 +160,7 @@ def compare(**arguments: Any) -> None:
 
 @commands.command(
     cls=GeneratedCommand,
-    options="run_options",
+    options_function="run_options",
     examples="""
     cadis sweep --grid threshold=0.6,0.7,0.8 --grid distillation=0,0.1,1
     cadis sweep --method fedprox --grid mu=0.001,0.01,0.1 --seeds 3
@@ -336,7 +336,7 @@ def presets(**arguments: Any) -> None:
 
 @commands.command(
     cls=GeneratedCommand,
-    options="partition_options",
+    options_function="partition_options",
     examples="""
     cadis partition --partition dirichlet --concentration 0.1 --clients 10
     cadis partition --dataset mnist --partition uc --out uc.json
@@ -357,7 +357,7 @@ def partition(**arguments: Any) -> None:
 
 @commands.command(
     cls=GeneratedCommand,
-    options="layer_options",
+    options_function="layer_options",
     examples="""
     cadis layer
     cadis layer --dataset mnist --classes 0,1,2,3 --figure layer.png

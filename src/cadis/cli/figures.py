@@ -49,7 +49,7 @@ def partition(
     console.print(make_group_table(summary))
     console.print(make_partition_table(summary))
     path = figure or _make_default_path(["partition", dataset.name, name], preset, options)
-    print_line(console, f"Figure: {draw_partition(summary, _make_writable(path))}")
+    print_line(console, f"Figure: {draw_partition(summary, _create_figure_file(path))}")
     if out is not None:
         files = " and ".join(map(str, write_partition(out, split)))
         print_line(console, f"Partition: {files}")
@@ -57,7 +57,7 @@ def partition(
 
 
 def layer(preset: str | None = None, figure: Path | None = None, **options: Any) -> int:
-    """Train models on few classes, and show and draw the updates of their classifier layer.
+    """Train models on a few classes each; show their classifier updates in a table and a figure.
 
     The options are those of a run, and ``classes``: names of classes, separated by commas.
     """
@@ -68,16 +68,20 @@ def layer(preset: str | None = None, figure: Path | None = None, **options: Any)
         probe = observe_layer(config, options.get("classes", ""), callbacks)
     console.print(make_layer_table(probe))
     path = figure or _make_default_path(["layer", probe.dataset, probe.model], preset, options)
-    print_line(console, f"Figure: {draw_layer(probe, _make_writable(path))}")
+    print_line(console, f"Figure: {draw_layer(probe, _create_figure_file(path))}")
     return 0
 
 
 def _make_default_path(
     words: Sequence[str], preset: str | None, options: Mapping[str, Any]
 ) -> Path:
-    """Return the path of a figure; its name has all options that change the figure."""
+    """Return the path of a figure; its name has all options that change the figure.
+
+    The name contains only the last component of a path. A digest of all paths is added, so that the
+    figures of ``a/data.csv`` and ``b/data.csv`` have different names.
+    """
     values = [f"{key}-{value}" for key, value in sorted(options.items()) if key not in _NOT_IN_NAME]
-    paths = [str(value) for value in options.values() if "/" in str(value)]  # shortened in the name
+    paths = [str(value) for value in options.values() if "/" in str(value)]
     digest = [sha256("\n".join(paths).encode()).hexdigest()[:8]] if paths else []
     name = make_run_name(*words, *([preset] if preset else []), *values, *digest)
     return Path("runs") / f"{shorten_name(name)}.png"
@@ -88,7 +92,7 @@ def _check_type(path: Path | None) -> None:
         raise CadisError(f"The figure is a PNG, PDF or SVG file; name it {path.stem}.png.")
 
 
-def _make_writable(path: Path) -> Path:
+def _create_figure_file(path: Path) -> Path:
     """Create the file of a figure; raise an error if it exists and is not a figure of cadis."""
     if path.is_file() and path.stat().st_size and not is_cadis_figure(path):
         raise CadisError(

@@ -217,8 +217,14 @@ def _make_parameter(
 
     A part with the same parameters as an earlier part, such as cadis-paper, is listed with it.
     """
-    same = [p for k, p in owners if k is kind and _describe_fields(p) == _describe_fields(part)]
-    text = f"{_describe_fields(part)[field]}{_format_note(_format_defaults(same, field))}"
+    descriptions: list[tuple[type[Any], dict[str, str]]] = [
+        (owner, _describe_fields(owner))  # type: ignore[arg-type]  # hashable
+        for owner_kind, owner in owners
+        if owner_kind is kind
+    ]
+    described = dict(descriptions)[part]
+    same = [owner for owner, texts in descriptions if texts == described]
+    text = f"{described[field]}{_format_note(_format_defaults(same, field))}"
     return _make_option(
         name,
         field,

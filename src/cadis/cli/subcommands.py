@@ -87,7 +87,7 @@ def deploy() -> None:
     metavar="NAME",
     default="127.0.0.1",
     show_default=True,
-    help="Host name or IP address of the server, as the sites reach it.",
+    help="Host name or IP address that the sites use to connect to the server.",
 )
 @click.option("--port", metavar="N", default=8000, show_default=True, help="Port of the server.")
 def init(**arguments: Any) -> None:

@@ -257,7 +257,7 @@ def _enforce_limit(cache: Path, limit: int, newest: Path) -> bool:
     """Remove the least recently used entries until the cache is within a limit of bytes.
 
     Returns:
-        Whether the newest entry is kept: it is removed only if it is larger than the limit.
+        True if the newest entry is kept; it is removed only if it is larger than the limit.
     """
     entries = [entry for entry in list_cache_entries(cache) if not entry.is_draft]
     entries.sort(key=lambda entry: entry.path == newest, reverse=True)

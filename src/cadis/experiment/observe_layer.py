@@ -36,8 +36,9 @@ class HeadRecorder(FedAvg):
         """Return the weights of FedAvg, and the updates of the layer, (participants, size)."""
         start = state.models["model"].parameters
         head_updates = {
-            f"head-{n}": torch.stack([u.model.parameters[part] for u in updates]) - start[part]
-            for n, part in enumerate(server_round.head)
+            f"head-{n}": torch.stack([u.model.parameters[tensor_slice] for u in updates])
+            - start[tensor_slice]
+            for n, tensor_slice in enumerate(server_round.head)
         }
         return replace(super().weigh(server_round, updates, state), tensors=head_updates)
 
@@ -45,10 +46,11 @@ class HeadRecorder(FedAvg):
 def observe_layer(
     config: ExperimentConfig, classes: str = "", callbacks: Callbacks = NO_CALLBACKS
 ) -> HeadProbe:
-    """Train the initial model on few classes for one round; return the classifier updates.
+    """Train the initial model on a few classes for one round; return the classifier updates.
 
-    Five models are trained: on the first class; on the first and the third class; by clients 1 and
-    2 on different samples of the first two classes; and by client 3 on the other classes.
+    Five models are trained. Two show the effect of classes: one is trained on the first class, one
+    on the first and third class. Three belong to clients: clients 1 and 2 have different samples of
+    the first two classes, client 3 has the remaining classes.
 
     Args:
         config: the options; the method, the partition and the number of rounds have no effect.
@@ -59,12 +61,13 @@ def observe_layer(
     dataset = load_dataset(config.settings, callbacks)
     labels, seed = dataset.train.labels, config.settings.seed
     class_indices = _select_classes(classes, dataset)
-    same, other = tuple(class_indices[:2]), tuple(class_indices[2:])
-    plans = {  # by title: classes, index of the part of their samples, number of parts
-        "one class": (same[:1], 0, 1),
-        "two classes": ((same[0], other[0]), 0, 1),
-        "client 1": (same, 0, 2),
-        "client 2": (same, 1, 2),
+    # Clients 1 and 2 share the first two classes; client 3 has the other classes.
+    shared, other = tuple(class_indices[:2]), tuple(class_indices[2:])
+    plans = {  # title -> (classes, part, num_parts), the arguments of _sample_indices
+        "one class": (shared[:1], 0, 1),
+        "two classes": ((shared[0], other[0]), 0, 1),
+        "client 1": (shared, 0, 2),
+        "client 2": (shared, 1, 2),
         "client 3": (other, 0, 1),
     }
     indices = tuple(_sample_indices(labels, seed, *plan) for plan in plans.values())
@@ -78,8 +81,8 @@ def observe_layer(
     model = build_model(settings, get_input_shape(dataset), dataset.num_classes)
     updates, has_bias = _train(model, settings, federation, callbacks)
     panels = tuple(
-        ProbedModel(title, trained, len(samples), update)
-        for (title, (trained, *_)), samples, update in zip(
+        ProbedModel(title, trained_classes, len(samples), update)
+        for (title, (trained_classes, *_)), samples, update in zip(
             plans.items(), indices, updates, strict=True
         )
     )
@@ -99,10 +102,10 @@ def _select_classes(classes: str, dataset: Dataset) -> list[int]:
         names = [name.strip() for name in classes.split(",")]
         check_names("class", names, dataset.classes)
         indices = [dataset.classes.index(name) for name in dict.fromkeys(names)]
-        if rare := [dataset.classes[n] for n in indices if counts[n] < _MIN_SAMPLES]:
+        if too_few := [dataset.classes[n] for n in indices if counts[n] < _MIN_SAMPLES]:
             raise CadisError(
                 f"Choose classes with at least {_MIN_SAMPLES} training samples, not "
-                f"{', '.join(rare)}."
+                f"{', '.join(too_few)}."
             )
     if not 3 <= len(indices) <= 4:
         actual = f"{len(indices)} are named" if classes else f"{dataset.name} has {len(indices)}"
@@ -154,6 +157,7 @@ def _train(
             f"The update of {rejected[0].client} was rejected: {rejected[0].reason}; use a smaller "
             "learning rate."
         )
-    parts = result.state.server.tensors.values()
+    head_tensors = result.state.server.tensors.values()
     shape = (len(federation.clients), engine.num_classes, -1)
-    return torch.cat([part.view(shape) for part in parts], dim=2), len(parts) == 2
+    updates = torch.cat([tensor.view(shape) for tensor in head_tensors], dim=2)
+    return updates, len(head_tensors) == 2

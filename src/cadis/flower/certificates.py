@@ -1,8 +1,8 @@
 """Keys and certificates of a deployment: certificate authority, server and sites.
 
-The certificate of the server is signed by the certificate authority of the deployment (TLS). A site
-authenticates with a key that the operator has registered. Neither a network nor an external program
-is needed to create them.
+The certificate authority of the deployment signs the certificate of the server (SuperLink) for TLS.
+A site (SuperNode) authenticates with a key that the operator has registered. Neither a network nor
+an external program is needed to create them.
 """
 
 import os
@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-AUTHORITY_DAYS = 3650
-SERVER_DAYS = 825  # some systems reject certificates that are valid longer
+AUTHORITY_CERTIFICATE_DAYS = 3650
+SERVER_CERTIFICATE_DAYS = 825  # some systems reject certificates that are valid longer
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # the processes of SuperLink connect to these
 
@@ -57,7 +57,7 @@ class CertificateAuthority(NamedTuple):
 def make_authority() -> CertificateAuthority:
     """Create a certificate authority with a self-signed certificate."""
     key, name = generate_private_key(SECP384R1()), _make_name("cadis deployment authority")
-    builder = _make_builder(key, name, name, AUTHORITY_DAYS, signs_certificates=True)
+    builder = _make_builder(key, name, name, AUTHORITY_CERTIFICATE_DAYS, signs_certificates=True)
     return CertificateAuthority(key, builder.sign(key, hashes.SHA384()))
 
 
@@ -71,7 +71,7 @@ def make_server_key(authority: CertificateAuthority, hosts: Iterable[str]) -> Ke
     issuer = authority.certificate.subject
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     certificate = (
-        _make_builder(key, name, issuer, SERVER_DAYS, signs_certificates=False)
+        _make_builder(key, name, issuer, SERVER_CERTIFICATE_DAYS, signs_certificates=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(signer, critical=False)
@@ -114,7 +114,7 @@ def _make_builder(
     *,
     signs_certificates: bool,
 ) -> x509.CertificateBuilder:
-    start = datetime.now(UTC) - timedelta(days=1)  # the clock of a site may be slow
+    start = datetime.now(UTC) - timedelta(days=1)  # the clock of a site may be behind
     usage = x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -126,7 +126,7 @@ def _make_builder(
         encipher_only=False,
         decipher_only=False,
     )
-    length = 0 if signs_certificates else None
+    path_length = 0 if signs_certificates else None
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -136,7 +136,7 @@ def _make_builder(
         .not_valid_before(start)
         .not_valid_after(start + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.BasicConstraints(signs_certificates, length), critical=True)
+        .add_extension(x509.BasicConstraints(signs_certificates, path_length), critical=True)
         .add_extension(usage, critical=True)
     )
 

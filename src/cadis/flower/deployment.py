@@ -10,7 +10,7 @@ from string import Template
 from cadis.errors import CadisError
 from cadis.flower import deployment_scripts as scripts
 from cadis.flower.certificates import (
-    SERVER_DAYS,
+    SERVER_CERTIFICATE_DAYS,
     make_authority,
     make_server_key,
     make_site_key,
@@ -58,7 +58,8 @@ def write_deployment(folder: Path, plan: DeploymentPlan, app: Traversable | None
 def _check_folder(folder: Path) -> None:
     if "'" in str(folder) or "\n" in str(folder):
         raise CadisError(
-            f"Flower cannot read the path {folder}, which has a quote; choose another folder."
+            f"Flower cannot read the path {folder}, which contains a quote or a line break; choose "
+            "another folder."
         )
     if folder.exists() and not folder.is_dir():
         raise CadisError(f"{folder} is a file; give the path of a new folder.")
@@ -114,13 +115,14 @@ def _make_readme(plan: DeploymentPlan) -> str:
         address=plan.address,
         host=plan.host,
         port=plan.port,
-        quiet=scripts.NO_TELEMETRY,
+        no_telemetry=scripts.NO_TELEMETRY,
         superlink=scripts.make_superlink_command(plan),
         register=scripts.make_register_command(plan.sites[0]),
         supernode=scripts.make_supernode_command(plan, plan.sites[0]),
         run=scripts.RUN_COMMAND,
         resume=scripts.RESUME_COMMAND,
         check=scripts.STATUS_COMMAND,
-        days=SERVER_DAYS,
-        expires=datetime.now(UTC).date() + timedelta(days=SERVER_DAYS - 2),
+        days=SERVER_CERTIFICATE_DAYS,
+        # The validity began a day ago, and its last day is not a whole day.
+        expires=datetime.now(UTC).date() + timedelta(days=SERVER_CERTIFICATE_DAYS - 2),
     )

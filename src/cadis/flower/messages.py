@@ -32,6 +32,14 @@ _MAX_SAMPLES = 2**53
 """Largest ``num-examples`` of a client; larger integers are not exact as floats."""
 
 
+class InvalidReplyError(ValueError):
+    """A client's reply has a wrong number of models, or no valid number of samples.
+
+    The text of the error completes a sentence whose subject is the client, such as "it did not send
+    num-examples".
+    """
+
+
 def read_array(array: Array) -> NDArray[Any]:
     """Return the values of an array, as a view of its bytes if possible.
 
@@ -50,11 +58,13 @@ def read_array(array: Array) -> NDArray[Any]:
 
 
 def to_tensors(arrays: ArrayRecord) -> dict[str, Tensor]:
-    """Return the tensors of a record by name. They share memory with the record: do not write.
+    """Return the tensors of a record by name.
+
+    They share memory with the record; do not write to them.
 
     Raises:
-        WrongTensorsError: if an array cannot be read. The message is the end of a sentence that
-            begins with the sender.
+        WrongTensorsError: if an array cannot be read. The text of the error completes a sentence
+            whose subject is the sender, such as "its fc.weight cannot be read (...)".
     """
     tensors = {}
     with warnings.catch_warnings():
@@ -114,7 +124,7 @@ def scalars_to_config(message: Message) -> dict[str, float]:
 def read_server_message(
     content: RecordDict, layout: Layout, arrays_key: str, config: ConfigRecord
 ) -> Message:
-    """Convert the content that a client received from the server to a message."""
+    """Return the cadis message for the content that the server sent to a client."""
     scalars = {
         key.removeprefix(_SCALAR): float(value)
         for key, value in config.items()
@@ -132,17 +142,19 @@ def read_client_reply(content: RecordDict, layout: Layout, sent: Message) -> Mes
         sent: the message that the server sent to this client.
 
     Raises:
-        WrongTensorsError: if the models do not fit the global model. The message is the end of
-            a sentence that begins with the client.
+        InvalidReplyError: if the number of models is wrong.
+        WrongTensorsError: if the tensors of a model do not fit the global model. The text of the
+            error completes a sentence whose subject is the client, such as "its model lacks
+            fc.weight".
     """
     plain_keys = [key for key in content.array_records if not key.startswith("cadis.")]
     named_keys = [key for key in content.array_records if key.startswith(_MODEL)]
     if (named_keys and plain_keys) or (not named_keys and len(plain_keys) != 1):
-        raise WrongTensorsError(f"it sent {len(plain_keys) + len(named_keys)} models, not one")
-    single = next(iter(sent.models)) if len(sent.models) == 1 else ""
+        raise InvalidReplyError(f"it sent {len(plain_keys) + len(named_keys)} models, not one")
+    single_name = next(iter(sent.models)) if len(sent.models) == 1 else ""
     arrays_key = plain_keys[0] if plain_keys else ""
     make_model = partial(NamedState, layout=layout)
-    return _read_message(content, arrays_key, single, make_model, read_scalars(content))
+    return _read_message(content, arrays_key, single_name, make_model, read_scalars(content))
 
 
 def read_scalars(content: RecordDict) -> dict[str, float]:
@@ -155,17 +167,16 @@ def read_num_samples(content: RecordDict, key: str) -> int:
     """Return the number of samples that a client reports.
 
     Raises:
-        WrongTensorsError: if it is missing or not a positive integer. The message is the end of
-            a sentence that begins with the client.
+        InvalidReplyError: if it is missing or not a positive integer.
     """
     counts = [record[key] for record in content.metric_records.values() if key in record]
     if not counts:
-        raise WrongTensorsError(f"it did not send {key}")
+        raise InvalidReplyError(f"it did not send {key}")
     count = counts[-1]
     if not isinstance(count, int | float) or isinstance(count, bool):
-        raise WrongTensorsError(f"its {key} is not a number")
+        raise InvalidReplyError(f"its {key} is not a number")
     if not (1 <= count <= _MAX_SAMPLES and count == int(count)):
-        raise WrongTensorsError(f"it reports {count} samples")
+        raise InvalidReplyError(f"it reports {count} samples")
     return int(count)
 
 
@@ -181,15 +192,15 @@ def select_finite(record: MetricRecord) -> dict[str, float]:
 def _read_message(
     content: RecordDict,
     arrays_key: str,
-    single: str,
+    single_name: str,
     make_model: Callable[[TensorState], ModelState],
     scalars: Mapping[str, float],
 ) -> Message:
-    """Read models and tensors; the model with the key ``arrays_key`` gets the name ``single``."""
+    """Read models and tensors; the model with the key ``arrays_key`` is named ``single_name``."""
     records = content.array_records
     keys = {key.removeprefix(_MODEL): key for key in records if key.startswith(_MODEL)}
     if arrays_key in records:
-        keys[single] = arrays_key
+        keys[single_name] = arrays_key
     models = {name: make_model(to_tensors(records[key])) for name, key in keys.items()}
     tensors = to_tensors(records[_TENSORS]) if _TENSORS in records else {}
     copies = {name: tensor.clone() for name, tensor in tensors.items()}  # methods may write to them

@@ -20,6 +20,7 @@ from cadis.flower.evaluation import (
     merge_model_metrics,
 )
 from cadis.flower.messages import (
+    InvalidReplyError,
     read_client_reply,
     read_num_samples,
     scalars_to_config,
@@ -217,7 +218,7 @@ class FlowerTransport:
         for client, reply in matched.items():
             try:
                 results.append(read(client, reply.content))
-            except WrongTensorsError as error:
+            except (InvalidReplyError, WrongTensorsError) as error:
                 rejected.append(Rejection(client, str(error)))
         return results, rejected
 

@@ -36,7 +36,8 @@ class FlatModel:
         Args:
             module: the module, which is changed.
             head: the name of the classifier layer. By default it is the last linear layer, if there
-                is one. "" means no classifier layer, or the module itself if it is a linear layer.
+                is one. If it is "" and the module itself is a linear layer, the module is the
+                classifier layer; for any other module, "" means that there is none.
             num_outputs: the number of outputs of the module; by default, the number of outputs of
                 the classifier layer.
         """
@@ -69,7 +70,10 @@ class FlatModel:
         return logits, self._representation
 
     def load(self, state: ModelState) -> None:
-        """Set all parameters, buffers and counters."""
+        """Set all parameters, floating-point buffers and integer buffers.
+
+        Integer buffers are counters, such as ``num_batches_tracked`` of batch norm.
+        """
         with torch.no_grad():
             self.vector.copy_(state.parameters)
             tensors = self.module.state_dict()
@@ -77,7 +81,7 @@ class FlatModel:
                 tensors[name].copy_(part)
 
     def copy_state(self) -> ModelState:
-        """Return a copy of all parameters, buffers and counters on the CPU."""
+        """Return a copy on the CPU of all parameters, floating-point and integer buffers."""
         tensors = self.module.state_dict()
         floating = [tensors[name].flatten() for name in self.layout.buffers]
         integer = [tensors[name].flatten().long() for name in self.layout.counters]

@@ -49,7 +49,10 @@ def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
     if paper is not None and any(results.get_paper_accuracy(g) for g in comparison.groups):
         changed = f"; different here: {', '.join(paper.changed)}" if paper.changed else ""
         yield f"Paper: best top-1 accuracy that it reports in {paper.place}{changed}."
-    ends = {g.label: [s.clocks[-1] for s in g.scores if s.clocks] for g in comparison.groups}
+    ends = {
+        g.label: [s.round_end_times[-1] for s in g.scores if s.round_end_times]
+        for g in comparison.groups
+    }
     totals = ", ".join(f"{label} {fmean(end):,.4g}" for label, end in ends.items() if end)
     if totals:
         yield (

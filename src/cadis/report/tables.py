@@ -22,10 +22,10 @@ COST_CAPTION = "Computing time"
 
 _MAIN_NOTE = (
     "Last 10 rounds: mean of the last 10 rounds (of all rounds if there are fewer). "
-    "Range: best minus worst of these rounds."
+    "Amplitude: best minus worst value of these rounds."
 )
 _AGREEMENT_NOTE = (
-    "ARI: adjusted Rand index of estimated and true clusters (1: identical, 0: random), mean over "
+    "ARI: adjusted Rand index of found and true clusters (1: identical, 0: random), mean over "
     "rounds."
 )
 
@@ -112,7 +112,7 @@ def _make_tables(comparison: Comparison) -> list[TextTable]:
         _MAIN_NOTE,
     )
     groups = comparison.sort_groups()
-    timed = [group for group in groups if any(scores.clocks for scores in group.scores)]
+    timed = [group for group in groups if any(scores.round_end_times for scores in group.scores)]
     task_metrics = comparison.task_metrics
     tables = [
         _add_paper_column(comparison, main),
@@ -176,7 +176,7 @@ def _make_client_table(comparison: Comparison) -> TextTable:
     metrics = [METRICS[key] for key in ("client_mean", "client_deviation", "client_worst")]
     clusters = _make_metric_table(
         comparison,
-        "Agreement of estimated and true clusters",
+        "Agreement of found and true clusters",
         [METRICS["agreement"]],
         _AGREEMENT_NOTE,
     )

@@ -72,7 +72,7 @@ def show_run_progress(
 
 @contextmanager
 def show_loading(console: Console) -> Iterator[Callbacks]:
-    """Show live bars for slow work; print one line each if there is no terminal."""
+    """Show a live bar for each slow activity; without a terminal, print one line per activity."""
     if not console.is_terminal:
         yield make_line_callbacks(console)
         return
@@ -81,7 +81,10 @@ def show_loading(console: Console) -> Iterator[Callbacks]:
 
 
 def _bars(console: Console) -> Progress:
-    """Return bars without a refresh thread, since worker processes are forked meanwhile."""
+    """Return bars without a refresh thread.
+
+    It is unsafe to fork worker processes while another thread runs.
+    """
     columns = make_bar_columns(console, TimeRemainingColumn())
     return Progress(*columns, console=console, auto_refresh=False)
 
@@ -108,7 +111,7 @@ def _round_bar(bars: Progress, rounds: int, describe: _Describe) -> OnRound:
 
 
 def make_bar_callbacks(bars: Progress) -> Callbacks:
-    """Return callbacks that show one bar per activity; an activity that restarts empties it."""
+    """Return callbacks that show one bar per activity; if it starts again, its bar is emptied."""
     tasks: dict[str, TaskID] = {}
     drawn = 0.0
 
@@ -180,8 +183,8 @@ def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterat
         if (key := f"best_{summary.get('headline')}") in summary:
             yield f"best {main_metric}", format_number(summary[key])
         if summary["best_accuracy"] is not None:
-            best = f"accuracy at the best {main_metric}" if main_metric else "best accuracy"
-            yield best, format_number(summary["best_accuracy"])
+            best = f"accuracy in the round with the best {main_metric}"
+            yield best if main_metric else "best accuracy", format_number(summary["best_accuracy"])
             yield "  in round", str(summary["best_round"])
     if summary["rare_accuracy"] is not None:
         rare = escape(join_names([classes[index] for index in summary["rare_classes"]]))
@@ -197,10 +200,12 @@ def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield "clusters found", str(summary["clusters_found"])
     sample_size = summary.get("clusters_among")
-    clients = "all participants" if sample_size is None else f"{sample_size} of all participants"
+    clients = "all clients that took part so far"
+    if sample_size is not None:
+        clients = f"{sample_size} of {clients}"
     agreements = {
-        "participants of a round, mean": summary["round_agreement"],
-        f"{clients}, last round": summary["cluster_agreement"],
+        "participants of each round, mean over rounds": summary["round_agreement"],
+        f"{clients}, after the last round": summary["cluster_agreement"],
     }
     known = {clients: value for clients, value in agreements.items() if value is not None}
     if known:

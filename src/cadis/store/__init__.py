@@ -25,7 +25,7 @@ from cadis.store.metrics import (
 from cadis.store.model_file import ModelDescription, ModelInputs, parse_model
 from cadis.store.observations import (
     MeanProfiles,
-    Observations,
+    RunningSimilarities,
     assign_clusters,
     choose_similarity_reader,
     find_report_errors,
@@ -37,7 +37,7 @@ from cadis.store.observations import (
     get_threshold,
     has_profiles,
     list_compared_clients,
-    list_scalars,
+    list_other_scalars,
 )
 from cadis.store.resuming import check_part_names
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder

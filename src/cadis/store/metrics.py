@@ -19,7 +19,7 @@ from cadis.rng import use_one_thread
 from cadis.server import RoundRecord
 from cadis.store.observations import (
     MeanProfiles,
-    Observations,
+    RunningSimilarities,
     assign_clusters,
     get_clusters,
     get_gamma,
@@ -114,19 +114,19 @@ def rebuild_similarity(
         for record in history:
             profiles.add(record)
         return profiles.compute_matrix(clients)
-    observations = Observations(history, clients)
-    if not observations.client_ids:
+    means = RunningSimilarities(history, clients)
+    if not means.client_ids:
         return None
     for record in history:
-        observations.add(record)
-    helpers, gamma = observations.get_observed(), get_gamma(history[-1])
-    rows, ids = observations.get_column_rows(), observations.client_ids
+        means.add(record)
+    helpers, gamma = means.get_observed(), get_gamma(history[-1])
+    rows, ids = means.find_rows_of_columns(), means.client_ids
     similarity = helpers[rows]
     if gamma is not None:
         missing = similarity.isnan()
         similarity[missing] = estimate_all(similarity, gamma, helpers)[missing]
     known, selected = ~similarity.isnan(), tuple(ids[row] for row in rows.tolist())
-    return SimilarityMatrix(selected, similarity.nan_to_num(), observations.count[rows], known)
+    return SimilarityMatrix(selected, similarity.nan_to_num(), means.count[rows], known)
 
 
 def get_true_clusters(federation: dict[str, Any]) -> dict[ClientId, Any]:

@@ -6,11 +6,13 @@ number of participants of the round:
 - ``clusters``: cluster label of each participant, (k,). If a method reports only this array, a
   label must mean the same cluster in all rounds.
 - ``similarity``: similarities of the participants, (k, k); or ``profile``: class profile of each
-  participant, (k, classes).
+  participant, (k, classes). A class profile is a vector of norm at most 1 with one number per
+  class. The similarity of two clients is the dot product of their profiles.
 - ``threshold``: smallest entry of the Q-matrix (the similarities rescaled to [0, 1]) at which two
   clients are in the same cluster; or ``cut``: smallest mean similarity at which two clusters are
   merged, and ``confidence``: confidence that there are clusters.
-- ``gamma``: largest deviation allowed for a transitive estimate of a similarity.
+- ``gamma``: largest standard deviation allowed for a similarity that is estimated from other pairs
+  (transitive estimate).
 
 Arrays with one of these names but a wrong shape or type are ignored.
 """
@@ -85,7 +87,10 @@ def get_confidence(record: RoundRecord) -> float | None:
 
 
 def get_gamma(record: RoundRecord) -> float | None:
-    """Return the largest deviation allowed for estimates; None if nothing was estimated."""
+    """Return the largest standard deviation allowed for a transitive estimate of a similarity.
+
+    None if the method does not estimate similarities.
+    """
     return get_scalar(record, "gamma")
 
 
@@ -95,7 +100,7 @@ def get_scalar(record: RoundRecord, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def list_scalars(record: RoundRecord) -> list[str]:
+def list_other_scalars(record: RoundRecord) -> list[str]:
     """Return the names of scalars in the report that this module does not read itself."""
     array_types = (list, PackedMatrix)
     names = (name for name, value in record.report.items() if not isinstance(value, array_types))
@@ -110,7 +115,9 @@ def find_report_errors(record: RoundRecord) -> list[str]:
     if "similarity" in report and isinstance(problem := _parse_similarity(record), str):
         errors.append(problem)
     if "profile" in report and get_profiles(record) is None:
-        errors.append("profile does not have one vector of norm at most 1 per participant")
+        errors.append(
+            "profile must have one row per participant, and each row must have a norm of at most 1"
+        )
     scalars = [n for n in _KNOWN_SCALARS if n in report and get_scalar(record, n) is None]
     return errors + [f"{name} is not a number" for name in scalars]
 
@@ -161,7 +168,8 @@ def choose_similarity_reader(history: Sequence[RoundRecord]) -> SimilarityReader
 
     It reads similarities that the method reported, or computes them from class profiles. If a
     method reports only clusters, the similarity of two clients is 1 if they are in the same
-    cluster, else 0. Its mean is the fraction of their common rounds in the same cluster.
+    cluster, else 0. The mean over the rounds in which both took part is then the fraction of these
+    rounds in which they are in the same cluster.
     """
     for reader in (get_similarity, _compute_profile_similarity):
         if any(reader(record) is not None for record in history):
@@ -243,13 +251,13 @@ class MeanProfiles:
         return SimilarityMatrix(selected, similarity, pair_count, known)
 
 
-class Observations:
-    """Running means of similarities (Eq. 12 of the paper) between all clients and some clients.
+class RunningSimilarities:
+    """Running means of similarities (Eq. 12 of the paper).
 
-    The means are updated in place, so the time of a round depends only on the number of its
-    participants. :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix` is immutable and copies
-    all pairs in every round; its values are the same, bit for bit. Rows and columns are in the
-    order of first participation.
+    Rows are all clients; columns are all or selected clients. Both are in the order of first
+    participation. The means are updated in place, so the time of a round depends only on the number
+    of its participants. :class:`~cadis.algorithm.methods.cadis.SimilarityMatrix` is immutable and
+    copies all pairs in every round; its values are the same, bit for bit.
 
     Attributes:
         client_ids: clients of the rows.
@@ -290,7 +298,7 @@ class Observations:
         self.mean[block] = cumulative_similarity(self.mean[block], self.count[block], new)
         self.count[block] += 1
 
-    def get_column_rows(self) -> Tensor:
+    def find_rows_of_columns(self) -> Tensor:
         """Return, for each column, the row of the same client, (columns,)."""
         return torch.tensor([self._row[client] for client in self._column], dtype=torch.long)
 

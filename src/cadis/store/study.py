@@ -64,7 +64,8 @@ class Study:
     """Plan of a study: one run per variant and seed.
 
     Attributes:
-        kind: a comparison of methods or a sweep over parameters.
+        kind: a comparison of methods or a sweep over parameters. A comparison for several values of
+            parameters is called a grid; each combination of values is a cell.
         variants: methods or settings that are compared.
         seeds: seeds of the runs of each variant.
         command: command that the user typed.
@@ -104,7 +105,8 @@ class Study:
             if options is None:  # a new variant must have the common options of the others
                 options, name = _find_common_options(self.variants), "all variants"
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
-                return f"has {options['rounds']} rounds, more than {variant.options['rounds']}"
+                rounds = variant.options["rounds"]
+                return f"has {options['rounds']} rounds, more than the {rounds} that you ask for"
             for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):
                 if options[key] != variant.options[key]:
                     old, new = _format_difference(key, options[key], variant.options[key])
@@ -230,7 +232,10 @@ class StudyCallbacks(Protocol):
         """Handle the start of a run; return the function to call after each round."""
 
     def end(self, run: PlannedRun, reused: bool) -> None:
-        """Handle the end of a run; ``reused`` is True if it had finished before the study."""
+        """Handle the end of a run.
+
+        ``reused`` is True if the run was already finished when the study was started or resumed.
+        """
 
     def fail(self, sentence: str) -> None:
         """Handle the error of a run, described in a sentence."""
@@ -255,7 +260,10 @@ def format_cell_label(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def _find_common_options(variants: tuple[Variant, ...]) -> dict[str, Any]:
-    """Return options with the same value in all variants, except parts and their parameters."""
+    """Return the options that have the same value in all variants.
+
+    The method, the sampler, the server optimizer and all tables of parameters are left out.
+    """
     first = variants[0].options
     return {
         key: value
@@ -267,7 +275,10 @@ def _find_common_options(variants: tuple[Variant, ...]) -> dict[str, Any]:
 
 
 def _format_difference(key: str, old: Any, new: Any) -> tuple[str, str]:
-    """Format two values of an option; for a table of parameters, the first that differs."""
+    """Format the old and the new value of an option.
+
+    If they are mappings of parameters, format only the first parameter that differs.
+    """
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):

@@ -15,7 +15,7 @@ from cadis.store import (
     get_confidence,
     get_scalar,
     get_threshold,
-    list_scalars,
+    list_other_scalars,
 )
 
 Scalar: TypeAlias = str | int | float | bool
@@ -87,7 +87,7 @@ def collect_summary_scalars(summary: Mapping[str, Any]) -> dict[str, float]:
 def _collect_optional(record: RoundRecord) -> dict[str, float | None]:
     """Return the scalars that only some tasks, methods and clients report."""
     losses = [loss for loss in record.client_loss if loss is not None]
-    names, models = list_scalars(record), [model.name for model in record.models]
+    names, models = list_other_scalars(record), [model.name for model in record.models]
     return {
         "clients/loss": fmean(losses) if losses else None,
         **_add_prefix("measures", list(record.measures), record.measures.values()),

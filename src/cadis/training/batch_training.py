@@ -15,11 +15,11 @@ from cadis.models import FlatModel
 from cadis.training.fast.closed_forms import find_parameter_gradient
 from cadis.training.fast.in_place import InPlaceLinears
 
-_Hook = TypeVar("_Hook", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class BatchTrainer:
-    """Trains one model batch by batch, with the hooks of a method and a local optimizer."""
+    """Trains one model batch by batch, with a method's loss terms and a local optimizer."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class BatchTrainer:
             model: the model to train in place.
             algorithm: the method and its parts.
             lr: the learning rate.
-            penalty: a hook for a term that is added to the loss.
-            calibrate: a hook for the logits that the loss is computed from.
+            penalty: the method's function that returns a term to add to the loss.
+            calibrate: the method's function that returns the logits for the loss.
         """
         self.model, self.task, self.lr = model, algorithm.task, lr
         self.optimizer = algorithm.local_optimizer
         self.optimizer_state: dict[str, Tensor] = {}
         self.closed_form = find_parameter_gradient(algorithm.method, penalty)
         self.penalty = None if self.closed_form else penalty
-        self.calibrate = drop_default_hook(calibrate, BaseMethod.calibrate)
+        self.calibrate = drop_default_function(calibrate, BaseMethod.calibrate)
         self._linears = InPlaceLinears()
 
     def patch_linears(self) -> AbstractContextManager[None]:
@@ -100,9 +100,12 @@ class BatchTrainer:
             self._linears.step(self.lr)
 
 
-def drop_default_hook(hook: _Hook | None, default: Callable[..., Any]) -> _Hook | None:
-    """Return a hook of a method; None if it is the default hook, which has no effect."""
-    return None if isinstance(hook, MethodType) and hook.__func__ is default else hook
+def drop_default_function(
+    function: _Function | None, default: Callable[..., Any]
+) -> _Function | None:
+    """Return a method's function; None if it is the default, which has no effect."""
+    is_default = isinstance(function, MethodType) and function.__func__ is default
+    return None if is_default else function
 
 
 def take_step(

@@ -132,7 +132,7 @@ class Client:
     def _forward(
         self, batch: Samples, per_sample: TensorState, start: Tensor, class_counts: Tensor
     ) -> Step:
-        """Do the forward pass of a batch, and return the arguments for the hooks of the method."""
+        """Do the forward pass of a batch, and return the arguments of the method's functions."""
         with self._autocast():
             logits, representation = self.model.forward(batch.scaled_inputs)
         return Step(

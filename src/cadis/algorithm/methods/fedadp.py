@@ -38,8 +38,9 @@ class FedAdp(BaseMethod):
     undefined. Here it is then a right angle.
 
     Attributes:
-        alpha: strength of the effect of angles on weights; a client with a small angle gets up to
-            exp(alpha) times the weight of a client with a large angle.
+        alpha: how strongly the angle between a client's update and the mean update affects the
+            client's weight; a client with a small angle gets up to exp(alpha) times the weight of a
+            client with a large angle.
     """
 
     name: ClassVar[str] = "fedadp"

@@ -42,7 +42,7 @@ class ReceivedLossMethod(BaseMethod):
 
 @dataclass(frozen=True)
 class FedCav(ReceivedLossMethod):
-    """Larger weights for clients with a high loss of the received model on their data.
+    """Larger weights for clients on whose data the received model has a high loss.
 
     Use it if the global model fits some clients badly. It does not use the number of samples.
 

@@ -43,7 +43,8 @@ class FedDyn(BaseMethod):
 
     Attributes:
         alpha: factor of the proximal term in the local loss, which keeps local models near the
-            received model, and of the changes of the correction vectors of clients and server.
+            received model. The same factor scales the updates of the correction vectors, which
+            clients and server keep.
     """
 
     name: ClassVar[str] = "feddyn"

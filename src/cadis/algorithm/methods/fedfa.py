@@ -28,14 +28,14 @@ from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 @dataclass(frozen=True)
 class FedFA(BaseMethod):
-    """Larger weights for clients with a low accuracy of the received model on their data.
+    """Larger weights for clients on whose data the received model has a low accuracy.
 
     Use it if all clients should have a similar accuracy.
 
-    The weight of client i is ``alpha * A_i + beta * F_i``, normalized to sum 1. Both terms are also
-    normalized to sum 1. ``A_i = -log2(acc_i / sum_j acc_j)`` is large if acc_i is small, the
-    accuracy of the received model on the client's data. ``F_i = -log2(1 - f_i / sum_j f_j)`` is
-    large if f_i is large, the number of rounds in which the client took part.
+    Let acc_i be the accuracy of the received model on the data of client i, and f_i the number of
+    rounds in which the client took part. ``A_i = -log2(acc_i / sum_j acc_j)`` is large if acc_i is
+    small. ``F_i = -log2(1 - f_i / sum_j f_j)`` is large if f_i is large. Both are normalized to
+    sum 1. The weight of client i is ``alpha * A_i + beta * F_i``, again normalized to sum 1.
 
     Departure from the paper: momentum is left out; choose it as a local or server optimizer. An
     accuracy of 0 counts as half a correct sample, because the logarithm of 0 is infinite.
@@ -80,16 +80,18 @@ class FedFA(BaseMethod):
         clients = [update.client_id for update in updates]
         counts: Counter[ClientId] = Counter()
         if state.tensors:
-            ids, times = ids_from_tensor(state.tensors["client_ids"]), state.tensors["times"]
-            counts.update(dict(zip(ids, times.tolist(), strict=True)))
+            ids = ids_from_tensor(state.tensors["client_ids"])
+            participations = state.tensors["times"].tolist()
+            counts.update(dict(zip(ids, participations, strict=True)))
         counts.update(clients)
         accuracy = torch.tensor([_get_accuracy(update) for update in updates], dtype=torch.float64)
         rounds = torch.tensor([counts[client] for client in clients], dtype=torch.float64)
         by_accuracy = _normalize(-torch.log2(accuracy / accuracy.sum()))
         by_rounds = _normalize(-torch.log2(1 - rounds / rounds.sum()))
         weights = _normalize(self.alpha * by_accuracy + self.beta * by_rounds)
-        times = torch.tensor(list(counts.values()))
-        return ClientWeights(weights, {"client_ids": ids_to_tensor(list(counts)), "times": times})
+        participations = torch.tensor(list(counts.values()))
+        tensors = {"client_ids": ids_to_tensor(list(counts)), "times": participations}
+        return ClientWeights(weights, tensors)
 
 
 def _get_accuracy(update: ClientUpdate) -> float:
@@ -97,9 +99,9 @@ def _get_accuracy(update: ClientUpdate) -> float:
     return min(max(update.scalars["received_accuracy"], 0.5 / update.num_samples), 1.0)
 
 
-def _normalize(information: Tensor) -> Tensor:
+def _normalize(values: Tensor) -> Tensor:
     """Scale values to sum 1; return equal values if the sum is 0, NaN or infinite."""
-    total = information.sum()
+    total = values.sum()
     if not torch.isfinite(total) or total <= 0:
-        return torch.full_like(information, 1 / len(information))
-    return information / total
+        return torch.full_like(values, 1 / len(values))
+    return values / total

@@ -49,8 +49,9 @@ class FedFV(ReceivedLossMethod):
     in the paper.
 
     Attributes:
-        alpha: fraction of the participants, with the highest losses, whose updates do not change;
-            conflicts are removed from the updates of all other participants.
+        alpha: fraction of the participants whose updates stay unchanged: those with the highest
+            losses. From the update of each other participant, the component that points against
+            another update (a conflict) is removed.
         tau: number of past rounds from which the updates of absent clients are used, so that the
             aggregated update does not contradict them; 0 uses none.
     """

@@ -23,13 +23,15 @@ class FedCluster(BaseSampler):
     """Choose the participants of a round from one cluster, and each cluster once per cycle.
 
     The sampler uses the clusters that the method has found; all clients without a known cluster
-    form one more cluster. If the method finds no clusters, clients are divided into groups by their
-    ids. A cycle has one round per cluster, in a new random order. If a cluster has more than k
-    clients, k of them are drawn at random; otherwise all of them take part.
+    form one more cluster. If the method finds no clusters, clients are divided into groups
+    according to their ids. A cycle has one round per cluster, in a new random order. Of the chosen
+    cluster, as many clients as the round has participants are drawn at random; if it has fewer, all
+    of them take part.
 
-    Departure from the paper: a round of the paper trains all clusters one after the other; here it
-    is a cycle of M rounds. The clusters that a method finds may change from round to round, so a
-    cluster counts as finished if one of its clients took part in the cycle.
+    Departure from the paper: what the paper calls a round, in which all clusters train one after
+    the other, is a cycle here, with one round per cluster. The clusters that a method finds may
+    change from round to round, so a cluster counts as finished if one of its clients took part in
+    the cycle.
 
     Attributes:
         num_clusters: number of groups of clients if the method finds no clusters.
@@ -81,13 +83,15 @@ def _choose_cluster(labels: Tensor, server_round: SamplerRound, state: TensorSta
     client_rounds = torch.tensor([rounds.get(client, 0) for client in server_round.available])
     last_rounds = torch.zeros(num_clusters, dtype=torch.int64)  # of each cluster
     last_rounds = last_rounds.scatter_reduce(0, labels, client_rounds, "amax")
-    num_finished = server_round.number - 1
-    last_of_previous_cycle = num_finished - num_finished % num_clusters
+    num_finished_rounds = server_round.number - 1
+    last_of_previous_cycle = num_finished_rounds - num_finished_rounds % num_clusters
     remaining = (last_rounds <= last_of_previous_cycle).nonzero()[:, 0]
     if not len(remaining):
         return int(last_rounds.argmin())
     if len(remaining) == 1:
-        return int(remaining)  # no random draw, so that one cluster gives the same as Uniform
+        # without a random draw: if there is only one cluster, the participants are the same as with
+        # Uniform
+        return int(remaining)
     return int(remaining[torch.randint(len(remaining), (), generator=server_round.generator)])
 
 

@@ -26,7 +26,7 @@ _MAX_CLUSTERED = 1000
 
 @dataclass(frozen=True)
 class HiCS(BaseSampler):
-    """Prefer clients with balanced classes, which it estimates from updates of the classifier bias.
+    """Prefer clients with balanced classes, estimated from updates of the classifier bias.
 
     Let db be the last update of the classifier bias of a client. The entropy of softmax(db / T)
     estimates how balanced the classes of the client are (Eq. 7). Ward's method clusters clients;
@@ -47,10 +47,10 @@ class HiCS(BaseSampler):
 
     Attributes:
         temperature: T in softmax(db / T), which estimates a client's class proportions from db, its
-            update of the classifier bias; "auto" is half of the mean over clients of max |db|.
-        entropy_weight: weight of the difference between two clients' class entropies in their
-            distance, angle + weight * difference.
-        preference: strength of the preference for clusters with balanced classes at the start, in
+            update of the classifier bias; "auto" is half of max |db|, averaged over clients.
+        entropy_weight: factor in the distance of two clients, which is angle + entropy_weight *
+            (difference of their class entropies).
+        preference: initial strength of the preference for clusters with balanced classes, in
             exp(preference * mean class entropy); 0 is no preference.
         annealing: number of rounds in which the preference decreases linearly to 0.
         num_clusters: number of clusters that clients are grouped into; "auto" is the number of

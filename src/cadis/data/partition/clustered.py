@@ -42,9 +42,10 @@ class MultiCluster:
     Attributes:
         ratio: number of clients in each cluster, as a ratio such as 3:1 for two clusters; each
             cluster has its own classes.
-        classes_per_cluster: number of classes in each cluster; "auto" uses all classes.
+        classes_per_cluster: number of classes in each cluster; "auto" divides all classes among the
+            clusters.
         size_deviation: standard deviation of the number of samples per client, divided by the
-            mean; all clients have between 0.5 and 1.5 times the mean.
+            mean; the number is always between 0.5 and 1.5 times the mean.
         fuzzy: fraction of each client's samples that are exchanged with random clients.
 
     Example:
@@ -104,7 +105,7 @@ class BalancedCluster:
     hold are chosen first.
 
     Attributes:
-        majority: fraction of the clients that belong to the cluster.
+        majority: fraction of the clients that belong to the large cluster.
         classes_per_client: number of classes of each client; "auto" is a fifth of all classes.
 
     Example:
@@ -181,7 +182,7 @@ class UnbalancedCluster(BalancedCluster):
 
     Attributes:
         size_deviation: standard deviation of the number of samples per client, divided by the
-            mean; all clients have between 0.5 and 1.5 times the mean.
+            mean; the number is always between 0.5 and 1.5 times the mean.
 
     Example:
         >>> import torch

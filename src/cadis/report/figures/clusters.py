@@ -44,18 +44,18 @@ def draw_similarity(results: Results) -> Figure | None:
 
 
 def draw_clusters(results: Results) -> Figure | None:
-    """Draw estimated clusters below the diagonal, and true clusters above it."""
+    """Draw found clusters below the diagonal, and true clusters above it."""
     run_data = _first(results, lambda run: run.has_clusters)
     if run_data is None:
         return None
-    shares, halves = run_data.compute_coassociation(), "clusters as estimated by the server"
+    shares, halves = run_data.compute_coassociation(), "clusters found by the server"
     true_clusters = [run_data.true_clusters[client] for client in run_data.client_order]
     if None not in true_clusters:
         labels = torch.tensor(true_clusters)
         is_upper = torch.ones_like(shares).triu(1) > 0
         shares = torch.where(is_upper, labels[:, None] == labels, shares)
-        halves = "below the diagonal: estimated; above: true clusters"
-    unknown = "; gray: no common round" if shares.isnan().any() else ""
+        halves = "below the diagonal: found clusters; above: true clusters"
+    unknown = "; gray: never in the same round" if shares.isnan().any() else ""
     title = f"Pairs of clients in the same cluster{_describe_run(run_data, results)}"
     title = f"{title}\n{halves}{unknown}"
     return _draw_matrix(run_data, shares, "fraction of common rounds in the same cluster", title)
@@ -84,7 +84,7 @@ def draw_convergence(results: Results) -> Figure | None:
     axes.grid(alpha=0.3)
     style.add_line_legend(drawing)
     sample = next((run.sample_text for run in results.runs if run.sample_text), "")
-    pairs = f"\npairs of {sample}" if sample else ""
+    pairs = f"\ncomputed from the pairs among {sample}" if sample else ""
     title = "Error of the similarity matrix, compared with the mean of all observations"
     style.add_title(drawing, f"{title}{pairs}")
     return drawing
@@ -113,7 +113,7 @@ def draw_flow(results: Results) -> Figure | None:
     is_linear = len(rounds) == rounds[-1] - rounds[0] + 1
     scale = "" if is_linear else ", logarithmic"
     axes.set(xlabel=f"round (above{scale}) and number of clusters (below)")
-    title = f"Estimated cluster of each client over rounds{_describe_run(run_data, results)}"
+    title = f"Clusters found by the server over rounds{_describe_run(run_data, results)}"
     style.add_title(drawing, f"{title}\none color per cluster; gray: client has not taken part yet")
     return drawing
 
@@ -178,7 +178,7 @@ def _describe_run(run_data: RunData, results: Results) -> str:
 
 
 def _get_frame_name(run_data: RunData) -> str:
-    return "estimated clusters" if None in run_data.true_clusters.values() else "true clusters"
+    return "found clusters" if None in run_data.true_clusters.values() else "true clusters"
 
 
 def draw_cluster_weights(results: Results) -> Figure | None:

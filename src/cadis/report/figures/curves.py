@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cadis.analysis import LAST_ROUNDS, Results, RunData, make_time_axis, resample_at_times
 from cadis.report import style
-from cadis.store import compute_mean_accuracy, format_metric_name, get_scalar, list_scalars
+from cadis.store import compute_mean_accuracy, format_metric_name, get_scalar, list_other_scalars
 
 Curve = NDArray[np.float64]
 CurveOf = Callable[[RunData], Curve]
@@ -58,16 +58,16 @@ def draw_rare(results: Results) -> Figure | None:
 
 def draw_accuracy_time(results: Results) -> Figure | None:
     """Draw the accuracy of the global model over simulated time, if clients have speeds."""
-    timed = [run_data for run_data in results.runs if run_data.clocks]
+    timed = [run_data for run_data in results.runs if run_data.round_end_times]
     if not timed:
         return None
     drawing, axes = style.new_axes()
     times, is_logarithmic = make_time_axis(timed)
     for index, (group, line_style) in enumerate(style.get_group_styles(results)):
         curves = [
-            resample_at_times(get_accuracy(run), run.clocks, times)
+            resample_at_times(get_accuracy(run), run.round_end_times, times)
             for run in group.runs
-            if run.clocks
+            if run.round_end_times
         ]
         gaps = np.isnan(curves).any(axis=0)  # a mean over fewer seeds would jump
         curves = [np.where(gaps, np.nan, curve) for curve in curves]
@@ -99,7 +99,7 @@ def draw_loss(results: Results) -> Figure | None:
 def draw_method_report(results: Results) -> Figure | None:
     """Draw the scalars that methods report, one panel each."""
     records = [record for run_data in results.runs for record in run_data.history]
-    names = dict.fromkeys(name for record in records for name in list_scalars(record))
+    names = dict.fromkeys(name for record in records for name in list_other_scalars(record))
     curves = {name: partial(_get_scalar_curve, name) for name in list(names)[:_MAX_PANELS]}
     return _draw_panels(results, "Quantities reported by the methods after each round", curves)
 

@@ -162,14 +162,14 @@ def _draw_sites(
     for border in range(1, len(sites)):
         axes.axhline(border - 0.5, color="#dddddd", lw=0.8)
     axes.set_ylim(len(sites) - 0.5, -0.5)
-    axes.set(xlabel=f"accuracy of the last global model on {results.own_data}")
+    axes.set(xlabel=f"accuracy of the last global model on the client's {results.own_data}")
     axes.set_xlim(-0.02, 1.12)  # space for the number beside an accuracy of 1
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.grid(axis="x", alpha=0.3)
     style.add_line_legend(drawing)
     seeds = max(len(group.runs) for group, _ in groups)
     key = f"\npoints: mean of {seeds} seeds; lines: range over seeds" if seeds > 1 else ""
-    style.add_title(drawing, f"Accuracy at each site{key}")
+    style.add_title(drawing, f"Accuracy of each client{key}")
     return drawing
 
 

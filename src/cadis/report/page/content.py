@@ -113,7 +113,7 @@ def _make_accuracy(results: Results) -> dict[str, Any] | None:
             "all": _to_list(get_accuracy(run_data)),
             "rare": _to_list(get_rare_accuracy(run_data)) if run_data.rare else None,
             "metrics": {name: _to_list(get_task_metric(name, run_data)) for name in names},
-            "clock": list(map(_round_time, run_data.clocks)),
+            "clock": list(map(_round_time, run_data.round_end_times)),
         }
         for index, run_data in results.runs_by_group
     ]
@@ -130,7 +130,7 @@ def _make_accuracy(results: Results) -> dict[str, Any] | None:
 
 def _make_times(results: Results) -> dict[str, Any] | None:
     """Return the axis of simulated time; None if clients have no speeds."""
-    if not any(run_data.clocks for run_data in results.runs):
+    if not any(run_data.round_end_times for run_data in results.runs):
         return None
     times, is_logarithmic = make_time_axis(results.runs)
     return {"at": list(map(_round_time, times)), "logarithmic": is_logarithmic}

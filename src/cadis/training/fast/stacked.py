@@ -25,7 +25,7 @@ from cadis.algorithm import (
 from cadis.data import concatenate
 from cadis.training.batch_training import (
     compute_effective_steps,
-    drop_default_hook,
+    drop_default_function,
     take_step,
 )
 from cadis.training.evaluation import compute_mean_loss, compute_model_outputs
@@ -150,10 +150,10 @@ class _StackedTraining:
         self.task, self.optimizer = first.algorithm.task, first.algorithm.local_optimizer
         self.lr = self.optimizer.compute_lr(first.settings.lr, first.round_number)
         self.closed_form = find_representation_gradient(method)
-        penalty = drop_default_hook(method.penalty, BaseMethod.penalty)
+        penalty = drop_default_function(method.penalty, BaseMethod.penalty)
         self.penalty = None if self.closed_form else penalty
         self.supports_stacks = supports_stacks(method)
-        self.calibrate = drop_default_hook(method.calibrate, BaseMethod.calibrate)
+        self.calibrate = drop_default_function(method.calibrate, BaseMethod.calibrate)
         for row, client in zip(models.vectors, clients, strict=False):
             row.copy_(client.received.model.parameters)
             # One-by-one training draws a seed for dropout here; keep the generators in step.
@@ -221,7 +221,7 @@ class _StackedTraining:
     def _make_step(
         self, batch: StackedBatch, logits: Tensor, representation: Tensor, vectors: Tensor
     ) -> Step:
-        """Return the arguments for the method's hooks, with one row per client in each tensor."""
+        """Return the arguments of the method's functions; each tensor has one row per client."""
         active = len(logits)
         return Step(
             logits=logits,

@@ -5,10 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cadis
 from cadis.algorithm import compute_sample_weights
+from cadis.algorithm.methods import CADIS
 from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights
 from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
 from cadis.algorithm.vectors import compute_kernel
+from cadis.errors import CadisError
 
 
 def test_hand_computed_example() -> None:
@@ -56,3 +59,31 @@ def test_each_cluster_has_the_same_total_weight(pairs: list[tuple[int, int]]) ->
     assert torch.allclose(
         compute_soft_weights(same_size, kernel), compute_cluster_weights(same_size, labels)
     )
+
+
+def test_wrong_combinations() -> None:
+    for parameters in ({"signature": "head"}, {"absent": 0.5}):
+        with pytest.raises(CadisError, match="Soft weights need class profiles"):
+            CADIS(weights="soft", **parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clusters", ["found", "true"])
+def test_weights_of_a_run(clusters: str) -> None:
+    """Clients 0 to 3 have the same two classes; client 4 has the third class."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(400, 5, generator=generator)
+    labels = inputs[:, :3].argmax(dim=1)
+    common, rare = (labels < 2).nonzero()[:, 0], (labels == 2).nonzero()[:, 0]
+    indices = [*common[:200].split([20, 40, 60, 80]), rare[:50]]
+    result = cadis.run(
+        torch.nn.Linear(5, 3),
+        [(inputs[i], labels[i]) for i in indices],
+        (inputs, labels),
+        rounds=4,
+        method=CADIS(weights="soft", clusters=clusters),  # type: ignore[arg-type]
+        true_clusters=[0, 0, 0, 0, 1],
+        lr=0.1,
+    )
+    weights = result.history[-1].weights
+    assert weights[4] == pytest.approx(0.5, abs=0.02)
+    assert weights[:4] == pytest.approx([0.05, 0.1, 0.15, 0.2], abs=0.02)

@@ -14,6 +14,7 @@ from cadis.algorithm.methods.cadis.distillation import (
     not_true_loss,
 )
 from cadis.algorithm.methods.cadis.method import CADIS, CADISPaper
+from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
 from cadis.algorithm.methods.cadis.profiles import ClientProfiles, compute_class_profiles
 from cadis.algorithm.methods.cadis.similarity import (
     ObservedPairs,

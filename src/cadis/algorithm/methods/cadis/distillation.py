@@ -19,7 +19,7 @@ def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | Non
     ``K_h(x, y) = exp(-||x - y||^2 / (2 h^2))``, computed as a log-softmax.
 
     Args:
-        squares: squared distances between the samples of a batch, (..., b, b).
+        squares: squared distances between the representations of a batch, (..., b, b).
         h2: squared bandwidth h^2 of the kernel, (..., 1, 1).
         pairs: mask of the pairs of samples without padding, (..., b, b); by default all.
 
@@ -36,7 +36,7 @@ def log_conditional_probability(squares: Tensor, h2: Tensor, pairs: Tensor | Non
 def distillation_loss(
     student: Tensor, teacher: Tensor, bandwidth: Bandwidth = "mean", row_mask: Tensor | None = None
 ) -> Tensor:
-    """Return L_KD, which compares the distances between samples in two models (Eq. 19).
+    """Return L_KD, which compares distances between representations in two models (Eq. 19).
 
     ``L_KD = KL(Q || P) = sum_i sum_{j != i} q_{j|i} log(q_{j|i} / p_{j|i})``, where P is computed
     from the representations of the student, and Q from the representations of the teacher. The loss
@@ -48,8 +48,8 @@ def distillation_loss(
     with respect to x_i is sum_j (q_{j|i} - p_{j|i} + q_{i|j} - p_{i|j}) (x_i - x_j) / h^2.
 
     Departure from the paper: the default of the bandwidth h, which the paper does not give. Here
-    h^2 is the mean squared distance between the samples of a batch, computed for each model. So it
-    adapts to the scale of the representations. The gradient treats it as a constant.
+    h^2 is the mean squared distance between the representations of a batch, computed for each
+    model. So it adapts to the scale of the representations. The gradient treats it as a constant.
 
     Args:
         student: representations R_S(x) in the local model, (..., b, d).

@@ -60,7 +60,7 @@ CADIS_PAPER = Paper(
 
 @dataclass(frozen=True)
 class CADIS(BaseMethod):
-    """Aggregation with the same total weight for every cluster of similar clients.
+    """Aggregation in which large clusters of similar clients do not dominate.
 
     Use it if clients form clusters of unequal size and one global model has to serve all classes.
     If there are no clusters, the server finds a single cluster, and the weights are the same as in
@@ -68,10 +68,11 @@ class CADIS(BaseMethod):
 
     The server compares the clients' updates of the classifier layer and puts similar clients into
     one cluster. The weight of client i is ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum
-    of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of clients in its cluster, n_i
-    its number of samples, and N the number of all samples. Clients add ``lambda * L_KD / b`` to the
-    cross-entropy of a batch of b samples: L_KD distills the received global model into the local
-    model (Eq. 19 and 20).
+    of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of participants in its
+    cluster, n_i its number of samples, and N the number of all samples. So all clusters have the
+    same total weight if all clients have equally many samples. Clients add ``lambda * L_KD / b`` to
+    the cross-entropy of a batch of b samples: L_KD distills the received global model into the
+    local model (Eq. 19 and 20).
 
     Departure from the paper: the defaults differ. The server compares class profiles, not whole
     updates of the layer (``signature``). It finds clusters without a threshold (``threshold``). The
@@ -79,32 +80,36 @@ class CADIS(BaseMethod):
     momentum (``default_parts``). ``CADISPaper`` has the parameters of the paper.
 
     Attributes:
-        signature: vector by which clients are compared: "profile", one number per class; or "head",
-            the whole update of the classifier layer (as in the CADIS paper).
-        threshold: similarity, rescaled to [0, 1], from which two clients are put into one cluster;
-            "auto" finds the clusters without a threshold.
+        signature: vector that is compared between clients: "profile", one number per class that
+            summarizes the update of the class in the classifier layer; or "head", the whole update
+            of the classifier layer (as in the CADIS paper).
+        threshold: lowest similarity (rescaled to [0, 1]) at which two clients are put into one
+            cluster; "auto" finds the clusters without a threshold.
         threshold_growth: relative growth of the threshold per round; 0.001 multiplies it by 1.001.
         threshold_max: upper limit of a growing threshold.
         distillation: factor lambda of the distillation term in the local loss, which keeps the
             local model similar to the global model; 0 disables the term.
-        distil: what to distill from the global model: "geometry", the distances between the samples
-            of a batch (as in the CADIS paper); or "not-true", the predictions for all wrong classes
-            (as in FedNTD).
-        bandwidth: width h of the Gaussian kernel of distil "geometry"; "mean" uses the root mean
-            square distance between the samples of a batch.
+        distil: what to distill from the global model: "geometry", the distances between the model's
+            representations of the samples of a batch (as in the CADIS paper); or "not-true", the
+            predictions for all wrong classes (as in FedNTD).
+        bandwidth: width h of the Gaussian kernel if distil is "geometry"; "mean" uses the root mean
+            square distance between the representations of a batch.
         transitive: with scope "federation", how to estimate the similarity of clients that were
             never in the same round: "mean" (expected value), "sample" (random draw, as in the CADIS
             paper) or "off" (no estimate).
-        gamma: largest standard deviation of a similarity estimated with transitive; less certain
+        gamma: largest standard deviation of an estimated similarity (see transitive); less certain
             estimates are not used.
         scope: with signature "head", which clients are clustered: the participants of a "round" (as
             in the CADIS paper), or all clients of the "federation" seen so far.
         absent: if no client of a cluster takes part, reuse the last update of the cluster, with a
             weight multiplied by this factor per round; 0 never reuses updates.
-        clusters: clusters for the weights: "found" by the server; for ablations, "true" clusters of
-            the partition, or "none" (each client is its own cluster).
-        weights: weight of a client: "clusters" gives each cluster the same total weight, "samples"
-            weights clients by their number of samples as FedAvg does.
+        clusters: which clusters determine the weights of the clients: those "found" by the server;
+            or, for ablations, the "true" clusters of the partition, or "none" (each client is its
+            own cluster).
+        weights: weight of a client: "clusters" divides its number of samples by the number of
+            participants in its cluster, so that large clusters do not dominate; "soft" divides it
+            by the number of samples of all similar participants, without a decision about clusters;
+            "samples" is its number of samples, as in FedAvg.
     """
 
     name: ClassVar[str] = "cadis"
@@ -142,6 +147,11 @@ class CADIS(BaseMethod):
             raise CadisError(
                 "The parameter absent needs class profiles to recognize a cluster in later rounds; "
                 "set signature = profile and clusters = found, or leave absent out."
+            )
+        if self.weights == "soft" and (self.signature != "profile" or self.absent):
+            raise CadisError(
+                "Soft weights need class profiles, and they have no clusters whose updates could "
+                "be reused; set signature = profile and absent = 0, or weights = clusters."
             )
 
     @property
@@ -204,8 +214,7 @@ class CADIS(BaseMethod):
         if self.weights == "samples":
             weights = compute_sample_weights(counts)
         elif self.weights == "soft":
-            similarity = read_profiles([u.client_id for u in updates], clusters.tensors)
-            weights = compute_soft_weights(counts, compute_kernel(similarity))
+            weights = compute_soft_weights(counts, self._compute_kernel(updates, clusters))
         else:
             weights = compute_cluster_weights(counts, clusters.labels, clusters.sizes)
         return ClientWeights(weights, clusters.tensors, clusters.report)
@@ -237,6 +246,14 @@ class CADIS(BaseMethod):
             server_round.generator,
             label_clients,
         )
+
+    def _compute_kernel(
+        self, updates: Sequence[ClientUpdate], clusters: ParticipantClusters
+    ) -> Tensor:
+        """Return the similarity of each pair of participants for soft weights, (k, k)."""
+        if self.clusters != "found":  # an ablation: clients of one cluster are identical
+            return (clusters.labels[:, None] == clusters.labels).double()
+        return compute_kernel(read_profiles([u.client_id for u in updates], clusters.tensors))
 
     def _get_threshold(self, server_round: ServerRound) -> float | None:
         """Return epsilon of a round; None for "auto"."""

@@ -1,4 +1,4 @@
-"""CADIS with one model per cluster, instead of one model with equal weight for every cluster.
+"""CADIS with one model per cluster, instead of one global model.
 
 Problem: for clients that need only their own classes, a model of their cluster is better than a
 global model.
@@ -43,8 +43,8 @@ class CADISClusters(ClusteredMethod):
     no clusters, there is only the common model.
 
     Attributes:
-        warmup: consecutive rounds with the same number of clusters, before each cluster gets its
-            own model.
+        warmup: number of consecutive rounds with the same number of clusters before each cluster
+            gets its own model.
     """
 
     name: ClassVar[str] = "cadis-clusters"

@@ -48,8 +48,8 @@ class FLHC(ClusteredMethod):
     cluster whose mean update is most similar to its update.
 
     Attributes:
-        warmup: rounds of FedAvg before the clustering; after more rounds, the updates of clients in
-            the same cluster are less similar.
+        warmup: number of rounds of FedAvg before the clustering; if it is large, the updates within
+            a cluster are less similar when clients are clustered.
         distance: largest mean cosine distance of two clusters that are merged; 0 means equal
             directions of the updates, 1 unrelated directions.
     """

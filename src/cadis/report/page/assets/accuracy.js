@@ -113,8 +113,9 @@
         return point ? `${Cadis.number(point[1])}${point[2] ? `±${Cadis.number(point[2])}` : ""}` : "–";
       }),
     ]);
+    const averaged = Number(smoothing.value) > 1 ? `, averaged over ${value.textContent}` : "";
     return {
-      caption: `${describeMetric()}, averaged over ${value.textContent}: mean ± standard deviation over seeds`,
+      caption: `${describeMetric()}${averaged}: mean ± standard deviation over seeds`,
       columns: [times() ? "simulated seconds" : "round", ...lines.map(({ name }) => name)],
       rows,
     };
@@ -139,9 +140,11 @@
     const rare = part.rare ? ` Rare classes: classes that only the smallest clusters have (${names}).` : "";
     const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
     const clock = times()
-      ? " A round ends when its slowest participant has finished (in FedAT, when the slowest client of one tier has)."
+      ? " A round ends when its slowest participant has finished (in FedAT, when the slowest client of one group of " +
+        "clients with similar speed has finished)."
       : "";
-    const ranking = lines.length > 1 ? ` Methods are ranked by their mean of the ${part.ranking}.` : "";
+    const main = part.metrics[part.metric] ?? "accuracy";
+    const ranking = lines.length > 1 ? ` Methods are ranked by their mean ${main} over the ${part.ranking}.` : "";
     const width = Number(smoothing.value);
     const mean = width > 1 ? `; each point is the mean of the last ${width} rounds` : "";
     return (

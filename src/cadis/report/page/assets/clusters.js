@@ -99,18 +99,22 @@
   function caption(run) {
     const strip = run.true ? "; colors at the left edge: true clusters" : "";
     const agreement = run.agreement ? " Agreement: adjusted Rand index (1: identical clusters, 0: random)." : "";
+    const hasThreshold = run.threshold.some((value) => value != null);
+    const threshold = hasThreshold ? " Threshold: smallest q at which two clients are put into one cluster." : "";
     const hasConfidence = run.confidence.some((value) => value != null);
     const confidence = hasConfidence ? " Confidence: how certain the server is that there are clusters (0 to 1)." : "";
     const q = run.measured
-      ? "similarity q of each pair of clients"
-      : "fraction q of the common rounds in which two clients are in the same cluster";
+      ? "similarity q of each pair of clients, rescaled so that the least similar pair has 0 and identical clients have 1"
+      : "q of each pair of clients: of the rounds in which both took part, the fraction in which they were in the same " +
+        "cluster, rescaled so that the smallest fraction is 0";
+    const numbers = run.flow.rounds.length > 1 ? ', numbered as in "Clusters over rounds"' : "";
     const shown = run.clients.length;
-    const limits = run.sampled ? " Clusters, agreement and the range of q are computed from these clients only." : "";
+    const limits = run.sampled ? " Clusters, agreement and the rescaling of q use these clients only." : "";
     const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.${limits}` : "";
     return (
       `First chart: ${q}; frames: the clusters that clients are sorted by${strip}. ` +
-      "Second chart: weight of each participant in the new global model; colors: the clusters that the server found " +
-      `in this round.${agreement}${confidence}${sample}`
+      "Second chart: weight of each participant in the new global model; numbers and colors: the clusters that the " +
+      `server found in this round${numbers}.${agreement}${threshold}${confidence}${sample}`
     );
   }
 
@@ -137,7 +141,7 @@
       "similarity q: 0 ",
       ramp,
       " 1 ",
-      make("span", {}, make("span", { class: "ramp unknown" }), " unknown (no common round)"),
+      make("span", {}, make("span", { class: "ramp unknown" }), " unknown (never in the same round)"),
     );
   }
 
@@ -159,7 +163,7 @@
   function controls() {
     const orders = [
       ["order-true", "true", "true cluster"],
-      ["order-found", "found", "estimated cluster"],
+      ["order-found", "found", "found cluster"],
     ];
     select = Cadis.select("run", "Run", () => showRun());
     order = Cadis.radios("order", "Sort clients by", orders, show);

@@ -36,7 +36,7 @@
   function tip(matrix) {
     return ({ value: [guess, truth, share] }) =>
       Cadis.tip(`true ${Cadis.clip(part.classes[truth], 24)}, predicted ${Cadis.clip(part.classes[guess], 24)}`, [
-        [null, "percentage of its samples", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
+        [null, "percentage of the true class", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
         [null, "samples", matrix.counts[truth][guess]],
       ]);
   }

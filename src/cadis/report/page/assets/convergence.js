@@ -69,10 +69,11 @@
 
   function caption() {
     const sample = part.runs.map((run) => run.sample).find(Boolean);
-    const pairs = sample ? ` Pairs of ${sample}.` : "";
+    const pairs = sample ? ` Computed from the pairs among ${sample}.` : "";
     return (
-      "Mean squared error of the similarity matrix, compared with the mean of all observations of the run; " +
-      `mean over seeds. Solid: with transitive learning; dashed: without.${pairs}`
+      "Mean squared difference between the similarity matrix after a round and the reference, in which each entry is " +
+      "the mean of all similarities that were measured for the pair in the whole run; mean over seeds. " +
+      `Solid: with transitive learning; dashed: without.${pairs}`
     );
   }
 

@@ -4,7 +4,7 @@
 
   const MAX_POINTS = 600; // per method
   const MIN_TESTS = 3; // with fewer tested rounds, there is no chart over rounds
-  const MAX_SITES = 12; // with more clients, there is no table of sites
+  const MAX_SITES = 12; // with more clients, there is no table of clients
   let part, boxes, boxFigure, rounds, legend, details, sites, history;
   let groups = []; // {method, name, color, dash, last: [clients in the last test], points: [round, mean, deviation]}
 
@@ -132,14 +132,14 @@
     });
   }
 
-  /** Return a table of accuracy by site, mean over seeds; null for many clients, or clients without names. */
+  /** Return a table of accuracy by client, mean over seeds; null for many clients, or clients without names. */
   function siteTable() {
     const names = [...new Set(groups.flatMap(({ last }) => last.map(({ client }) => client)))];
     if (names.length > MAX_SITES || names.every((name) => /^\d+$/.test(name))) return null;
     const at = (one, name) => Cadis.mean(one.last.filter(({ client }) => client === name).map(({ value }) => value));
     return {
-      caption: `Accuracy at each site on ${part.own}, last tested round`,
-      columns: ["site", ...groups.map(({ name }) => name)],
+      caption: `Accuracy of each client on its ${part.own}, last tested round`,
+      columns: ["client", ...groups.map(({ name }) => name)],
       rows: names.map((name) => [name, ...groups.map((one) => Cadis.number(at(one, name)))]),
       best: [],
     };

@@ -42,7 +42,7 @@
   /** A cluster keeps its number over rounds, and so its color. */
   const color = ({ cluster }) => Cadis.clusterColor(cluster);
 
-  const title = (node) => (node.cluster < 0 ? "has not taken part yet" : `cluster ${node.cluster}`);
+  const title = (node) => (node.cluster < 0 ? "no cluster yet (not taken part)" : `cluster ${node.cluster}`);
 
   function tip(run, all) {
     return ({ dataType, data }) => {
@@ -134,11 +134,15 @@
     );
     const shown = run.clients.length;
     const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
-    const truth = run.true ? " In the last round, its color is the color of the most similar true cluster." : "";
+    const skipped = run.flow.rounds.length < run.flow.rounds.at(-1) ? " (not all rounds are shown)" : "";
+    const truth = run.true
+      ? " Colors are chosen so that, in the last column, a cluster has the color of the true cluster that it matches best."
+      : "";
     figure.caption.textContent =
-      "Each column is a round (some rounds are shown), and each box is a cluster that the server found. The height of " +
-      "a box and the number beside it show how many clients the cluster has. A band connects the clusters of the same " +
-      `clients in two columns. A cluster keeps its color while it keeps most of its clients.${truth} ` +
+      `Each column is a round${skipped}, and each box is a cluster that the server found. The height of a box and the ` +
+      "number beside it show how many clients the cluster has. A band shows the clients that are in one cluster in a " +
+      "column and in the connected cluster in the next column. A cluster keeps its color while it keeps most of its " +
+      `clients.${truth} ` +
       `Gray: clients that have not taken part yet.${sample}`;
     Cadis.refresh(chart, `Number of clusters: ${counts.join(", ")}.`);
   };

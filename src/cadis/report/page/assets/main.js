@@ -123,8 +123,8 @@
     if (live.state === "ended") return "Ended.";
     if (!live.done) return `Waiting for the first round${note}.`;
     if (live.state === "idle") return `Not running; finished rounds: ${live.done} of ${live.total}${note}.`;
-    const all = Cadis.data.kind === "run" ? "" : " of all runs";
-    return `Running: round ${live.done} of ${live.total}${all}${note}`;
+    if (Cadis.data.kind === "run") return `Running: round ${live.done} of ${live.total}${note}`;
+    return `Running: ${live.done} of ${live.total} rounds of all runs are finished${note}`;
   }
 
   async function poll() {

@@ -128,7 +128,7 @@
       rows.push([null, "same true cluster", run.true[one] === run.true[other] ? "yes" : "no"]);
     const found = run.found[frame];
     if (one !== other)
-      rows.push([null, "same estimated cluster", found[one] >= 0 && found[one] === found[other] ? "yes" : "no"]);
+      rows.push([null, "same found cluster", found[one] >= 0 && found[one] === found[other] ? "yes" : "no"]);
     return Cadis.tip(`${Cadis.clip(run.clients[one], 28)} and ${Cadis.clip(run.clients[other], 28)}`, rows);
   }
 

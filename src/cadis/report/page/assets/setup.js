@@ -28,7 +28,7 @@
     const columns = ["software", "version"];
     const versions = Cadis.table({ caption: "Software versions", columns, rows: part.versions, isText: true });
     return [
-      ...(part.options.length ? [pairs("Options of all methods", part.options)] : []),
+      ...(part.options.length ? [pairs("Options that are the same for all methods", part.options)] : []),
       make("div", {}, ...methods, ...(part.versions.length ? [versions] : [])),
     ];
   }

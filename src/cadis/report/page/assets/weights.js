@@ -9,8 +9,8 @@
     return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
   }
 
-  /** Return the color of a cluster of the round: the one that most of its clients have in the flow, if it is free. */
-  function roundColors({ run, frame }) {
+  /** Return the number of each cluster of the round: the number that most of its clients have in the flow chart. */
+  function clusterNumbers({ run, frame }) {
     const groups = new Map();
     for (const [client, , cluster] of run.weights[frame]) {
       if (!groups.has(cluster)) groups.set(cluster, []);
@@ -18,47 +18,58 @@
     }
     const numbers = new Map();
     const taken = new Set();
+    const used = new Set([...run.found, ...run.flow.found].flat());
+    let unused = 0;
     for (const [cluster, clients] of [...groups].sort((a, b) => b[1].length - a[1].length)) {
       let [number] = Cadis.majority(clients, run.found[frame]);
-      while (taken.has(number) && taken.size < 12) number = (number + 1) % 12;
+      if (number < 0 || taken.has(number)) {
+        // the flow chart does not have this cluster, so its number must not occur there
+        while (used.has(unused) || taken.has(unused)) unused += 1;
+        number = unused;
+      }
       taken.add(number);
       numbers.set(cluster, number);
     }
-    return (cluster) => Cadis.clusterColor(numbers.get(cluster));
+    return numbers;
   }
 
   Cadis.weightsRows = (view) => rows(view, false).length;
 
-  function bars(list, color) {
+  function bars(list, numbers) {
     const { muted } = Cadis.colors();
+    const color = (cluster) => Cadis.clusterColor(numbers.get(cluster));
     const style = (cluster) => ({ color: color(cluster), borderColor: muted, borderWidth: 0.5 });
     return list.map(({ entry }) => (entry ? { value: entry[1], itemStyle: style(entry[2]) } : { value: null }));
   }
 
-  function tip(list, color) {
+  function tip(list, numbers) {
     return ({ dataIndex }) => {
       const { name, entry } = list[dataIndex];
       const weight = [null, "weight", Cadis.number(entry[1], 4)];
-      return Cadis.tip(name, [weight, [color(entry[2]), "cluster in this round", entry[2]]]);
+      const number = numbers.get(entry[2]);
+      return Cadis.tip(name, [weight, [Cadis.clusterColor(number), "cluster in this round", number]]);
     };
   }
 
   Cadis.weightsOption = function (view, beside) {
     const list = rows(view, beside);
-    const color = roundColors(view);
-    const formatter = ({ dataIndex: at }) => `${Cadis.number(list[at].entry[1])} · cluster ${list[at].entry[2]}`;
+    const numbers = clusterNumbers(view);
+    const formatter = ({ dataIndex: at }) => {
+      const [, weight, cluster] = list[at].entry;
+      return `${Cadis.number(weight)} · cluster ${numbers.get(cluster)}`;
+    };
     const names = list.map(({ name }) => name);
     const interval = (position) => Boolean(list[position]?.entry); // name participants only
     return {
       grid: { left: 76, right: 112, ...Cadis.matrixEdges },
       xAxis: Cadis.axis("weight in the global model", { min: 0, splitNumber: 2, minInterval: 0.01 }),
       yAxis: Cadis.names("", names, 8, { inverse: true, axisLabel: { fontSize: 11, interval } }),
-      tooltip: Cadis.tooltip("item", tip(list, color)),
+      tooltip: Cadis.tooltip("item", tip(list, numbers)),
       series: [
         {
           type: "bar",
           id: "weights",
-          data: bars(list, color),
+          data: bars(list, numbers),
           barCategoryGap: "15%",
           barMinWidth: 2,
           barMaxWidth: 22,
