@@ -112,13 +112,14 @@ class PartitionOptions(DatasetOptions):
     partition: str = option(
         "auto",
         "How training data are split among clients: mc (multi-cluster: several clusters of "
-        "clients, each with its own classes), bc (balanced cluster: one large cluster, and single "
-        "clients with other classes), uc (unbalanced cluster: as bc, but with clients of different "
-        "size), overlap (clusters that share classes), soft (clusters with all classes in different "
-        "proportions), pa (Pareto: for each class, the number of samples per client follows a power law), "
-        "iid (all clients have the same class proportions), dirichlet (class proportions drawn at "
-        "random), clients (the dataset names the client of each sample), or FILE.json (sample "
-        'indices of each client); "auto" is clients if the dataset names clients, else mc.',
+        "clients, each with its own classes), bc (balanced cluster: one large cluster, and "
+        "single clients with other classes), uc (unbalanced cluster: as bc, but with clients of"
+        " different size), overlap (as mc, but clusters share classes), soft (clusters that "
+        "differ in their class proportions), pa (Pareto: for each class, the number of samples "
+        "per client follows a power law), iid (all clients have the same class proportions), "
+        "dirichlet (class proportions drawn at random), clients (the dataset names the client "
+        'of each sample), or FILE.json (sample indices of each client); "auto" is "clients" if '
+        'the dataset names the client of each sample, else "mc".',
         "data",
     )
     clients: Annotated[int, Gt(0)] | Literal["auto"] = option(

@@ -86,7 +86,7 @@ def test_content_of_config_toml() -> None:
         "fedavg": {},  # other parts without parameters have no table
         "classification": {"metric": "accuracy"},
         "sgd": {"momentum": 0.9, "weight_decay": 0.0, "lr_decay": 1.0},
-        "mc": {"ratio": [2, 1], "classes_per_cluster": "auto", "size_deviation": 0.2},
+        "mc": {"ratio": [2, 1], "classes_per_cluster": "auto", "size_deviation": 0.2, "fuzzy": 0.0},
     }
 
 
@@ -127,7 +127,7 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         (
             "sampler",
             f"{FROZEN}:\n name = 'x'\n def choose(self): pass",
-            "Mine lacks needs_clusters, needs_head and learn; derive it from "
+            "Mine lacks needs_clusters, needs_profiles, needs_head and learn; derive it from "
             "cadis.algorithm.samplers.BaseSampler, which defines all except a name and choose.",
         ),
         (

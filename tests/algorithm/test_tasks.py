@@ -183,9 +183,7 @@ def test_auc_is_one_vs_rest() -> None:
     assert metrics == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr"))
     outputs = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     task = Classification(metric="auc")
-    assert (
-        task.compute_metrics(outputs, torch.tensor([0, 1]))["auc"] == 1
-    )  # class 2 has no samples
+    assert task.compute_metrics(outputs, torch.tensor([0, 1]))["auc"] == 1  # class 2 has no samples
     assert task.compute_metrics(outputs * NAN, torch.tensor([0, 1]))["auc"] == 0
     assert isnan(task.compute_metrics(outputs, torch.tensor([0, 0]))["auc"])
 

@@ -94,6 +94,8 @@ _PARTITIONS: dict[str, dict[str, Any]] = {
     "mc": {"ratio": "3:2:1"},
     "bc": {"majority": 0.5},
     "uc": {"classes_per_client": 3},
+    "overlap": {"fuzzy": 0.2},
+    "soft": {"concentration": 0.5, "samples_per_client": 40},
     "pa": {"exponent": 0.8},
     "iid": {},
     "dirichlet": {"concentration": 0.3},

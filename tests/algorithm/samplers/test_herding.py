@@ -58,7 +58,8 @@ def test_choice_has_the_smallest_score_of_the_formula() -> None:
     """Compare with the formula, computed client by client, for random profiles and turns."""
     generator = torch.Generator().manual_seed(0)
     profiles = torch.randn(12, 5, generator=generator)
-    sampler, state, turns, last = Herding(jitter=0.0), {}, [0.0] * 12, [0] * 12
+    sampler, turns, last = Herding(jitter=0.0), [0.0] * 12, [0] * 12
+    state: TensorState = {}
     for number in range(1, 20):
         (chosen,) = sampler.choose(make_round(number, 1, profiles), state)
         scores = [
@@ -91,7 +92,8 @@ def test_clients_of_a_cluster_take_turns() -> None:
 
 
 def test_identical_clients_are_chosen_equally_often() -> None:
-    profiles, state, sampler = torch.ones(10, 4), {}, Herding()
+    profiles, sampler = torch.ones(10, 4), Herding()
+    state: TensorState = {}
     turns = Counter[ClientId]()
     for number in range(1, 51):
         chosen = sampler.choose(make_round(number, 2, profiles), state)

@@ -64,7 +64,7 @@ def test_each_cluster_has_the_same_total_weight(pairs: list[tuple[int, int]]) ->
 def test_wrong_combinations() -> None:
     for parameters in ({"signature": "head"}, {"absent": 0.5}):
         with pytest.raises(CadisError, match="Soft weights need class profiles"):
-            CADIS(weights="soft", **parameters)  # type: ignore[arg-type]
+            CADIS(weights="soft", **parameters)
 
 
 @pytest.mark.parametrize("clusters", ["found", "true"])

@@ -14,7 +14,6 @@ from cadis.algorithm.methods.cadis.distillation import (
     not_true_loss,
 )
 from cadis.algorithm.methods.cadis.method import CADIS, CADISPaper
-from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
 from cadis.algorithm.methods.cadis.profiles import ClientProfiles, compute_class_profiles
 from cadis.algorithm.methods.cadis.similarity import (
     ObservedPairs,
@@ -22,4 +21,5 @@ from cadis.algorithm.methods.cadis.similarity import (
     cumulative_similarity,
     instance_similarity,
 )
+from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
 from cadis.algorithm.methods.cadis.transitive import estimate_all
