@@ -117,7 +117,8 @@ class PartitionOptions(DatasetOptions):
         "size), pa (Pareto: for each class, the number of samples per client follows a power law), "
         "iid (all clients have the same class proportions), dirichlet (class proportions drawn at "
         "random), clients (the dataset names the client of each sample), or FILE.json (sample "
-        'indices of each client); "auto" is clients if the dataset names clients, else mc.',
+        'indices of each client). "auto" is "clients" if the dataset names the client of each '
+        'sample, else "mc".',
         "data",
     )
     clients: Annotated[int, Gt(0)] | Literal["auto"] = option(
@@ -186,9 +187,9 @@ class RunOptions(PartitionOptions):
     )
     test_clients: Annotated[int, Ge(0)] = option(
         10,
-        "Test the model on each client's own data every N rounds and after the last round; 0 means "
-        "never. A client's own data are its test samples (see --client-test and --own-tests) or, "
-        "if it has none, its training samples.",
+        "Interval in rounds: test the model on each client's own data every N rounds and after the "
+        "last round; 0 means never. A client's own data are its test samples (see --client-test "
+        "and --own-tests) or, if it has none, its training samples.",
         "federation",
         resumable=True,
     )
