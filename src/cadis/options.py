@@ -113,12 +113,12 @@ class PartitionOptions(DatasetOptions):
         "auto",
         "How training data are split among clients: mc (multi-cluster: several clusters of "
         "clients, each with its own classes), bc (balanced cluster: one large cluster, and "
-        "single clients with other classes), uc (unbalanced cluster: as bc, but with clients of"
-        " different size), overlap (as mc, but clusters share classes), soft (clusters that "
+        "single clients with other classes), uc (unbalanced cluster: as bc, but with clients of "
+        "different size), overlap (as mc, but clusters share classes), soft (clusters that "
         "differ in their class proportions), pa (Pareto: for each class, the number of samples "
         "per client follows a power law), iid (all clients have the same class proportions), "
         "dirichlet (class proportions drawn at random), clients (the dataset names the client "
-        'of each sample), or FILE.json (sample indices of each client); "auto" is "clients" if '
+        'of each sample), or FILE.json (sample indices of each client). "auto" is "clients" if '
         'the dataset names the client of each sample, else "mc".',
         "data",
     )
@@ -188,9 +188,9 @@ class RunOptions(PartitionOptions):
     )
     test_clients: Annotated[int, Ge(0)] = option(
         10,
-        "Test the model on each client's own data every N rounds and after the last round; 0 means "
-        "never. A client's own data are its test samples (see --client-test and --own-tests) or, "
-        "if it has none, its training samples.",
+        "Interval in rounds: test the model on each client's own data every N rounds and after the "
+        "last round; 0 means never. A client's own data are its test samples (see --client-test "
+        "and --own-tests) or, if it has none, its training samples.",
         "federation",
         resumable=True,
     )

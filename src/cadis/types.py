@@ -119,7 +119,9 @@ def ids_from_tensor(tensor: Tensor) -> tuple[ClientId, ...]:
 
 
 def compute_client_keys(clients: Sequence[ClientId]) -> Tensor:
-    """Return an integer key for each client, for tables sorted by client, (n,), int64.
+    """Return an integer key for each client, (n,), int64.
+
+    Tensors with one row per client are sorted by these keys.
 
     The key of an integer id is the id itself, and the key of a name is its 64-bit hash. The
     probability that two of a million names have the same key is one in 30 million.

@@ -1,5 +1,7 @@
 """``cadis methods``: the list of all built-in parts, and the page of one of them."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -56,6 +58,39 @@ def test_page_of_a_method_has_parameters_and_default_parts() -> None:
     assert "factor lambda of the distillation term" in output
     assert "momentum" in output
     assert "Default sampler" in output
+
+
+def test_page_of_a_users_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    name = "examples/methods/fedcm.py:FedCM"
+    output = run_methods(name, columns=200)
+    assert "Add the mean direction D of the last round to each local step." in output
+    assert "--alpha" in output
+    assert f"cadis run --method {name}\n" in output
+    assert f"--methods fedavg,{name}\n" in output
+    assert "Sent besides the model" not in output  # the class has no facts
+
+
+@pytest.mark.parametrize(
+    ("base", "option"),
+    [
+        ("samplers import Uniform", "--sampler"),
+        ("server_optimizers import Momentum", "--server-optimizer"),
+        ("local_optimizers import SGD", "--local-optimizer"),
+    ],
+)
+def test_page_of_another_users_part_names_its_option(
+    base: str, option: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        f"from dataclasses import dataclass\nfrom cadis.algorithm.{base} as Base\n"
+        "@dataclass(frozen=True)\nclass Mine(Base):\n"
+        '    """A part of a user."""\n    name = "mine"\n'
+    )
+    output = run_methods(f"{path}:Mine", columns=400)
+    assert "A part of a user." in output
+    assert f"cadis run {option} {path}:Mine\n" in output
 
 
 def test_list_fits_into_sixty_columns() -> None:

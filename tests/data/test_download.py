@@ -161,7 +161,7 @@ def test_damaged_files_are_replaced_and_backed_up(server: Server, tmp_path: Path
     assert {path.name for path in folder.iterdir()} == backups | {f"{name}.gz" for name in NAMES}
     assert (folder / f"{NAMES[1]}.replaced").read_bytes() == b"damaged"
     assert len(messages) == 2
-    assert all("was not the published file; it was renamed to" in line for line in messages)
+    assert all("differs from the published file; it was renamed to" in line for line in messages)
 
 
 def test_backups_are_not_overwritten(server: Server, tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_column_of_identifiers_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "cohort.csv", rows, "patient,age,sex,label")
     _, messages = read(path, TableColumns())
     (warning,) = [message for message in messages if "--ignore-columns" in message]
-    assert "The column patient has a different value in 54 of 54 rows" in warning
+    assert "In the column patient, 54 of 54 rows have a value that occurs only once" in warning
     assert "--ignore-columns patient" in warning
     for columns in (TableColumns(ignored=("patient",)), TableColumns(categories=("patient",))):
         assert not any("--ignore-columns" in message for message in read(path, columns)[1])

@@ -143,7 +143,7 @@ def test_the_matrix_of_a_frame_equals_that_of_the_server(tmp_path: Path) -> None
 def test_many_clients_are_sampled_evenly(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=90, clients=300)
     (run,) = make_page(folder)["clusters"]["runs"]
-    assert (len(run["clients"]), run["of"]) == (120, 300)
+    assert (len(run["clients"]), run["num_clients"]) == (120, 300)
     assert set(run["true"]) == {0, 1, 2}
     assert len(base64.b64decode(run["q"][0])) == 120 * 119 // 2
 
@@ -156,7 +156,7 @@ def test_the_page_of_very_many_clients_is_small(tmp_path: Path) -> None:
     assert page.stat().st_size < 2 * MEGABYTE  # of which ECharts has more than one
     data = make_page_data(results)
     (run,) = data["clusters"]["runs"]
-    assert (len(run["clients"]), run["of"], run["sampled"]) == (120, 600, True)
+    assert (len(run["clients"]), run["num_clients"], run["sampled"]) == (120, 600, True)
     assert set(run["true"]) == {0, 1, 2}
     for weights, others in zip(run["weights"], run["others"], strict=True):
         assert len(weights) <= 120
@@ -165,7 +165,7 @@ def test_the_page_of_very_many_clients_is_small(tmp_path: Path) -> None:
         assert total == pytest.approx(1, abs=2e-3)
         assert others["clusters"] == 3
     (owned,) = data["federation"]["seeds"]
-    assert (len(owned["clients"]), owned["of"], owned["clusters"]) == (120, 600, 3)
+    assert (len(owned["clients"]), owned["num_clients"], owned["clusters"]) == (120, 600, 3)
     assert len(owned["samples"]) == len(owned["cluster"]) == 120
     assert owned["range"] == [12, 18]
     assert len(data["fairness"]["runs"][0]["last"]) == 600

@@ -27,7 +27,7 @@ TITLES = [
     "best round",
     "last 10 rounds",
     "95% confidence interval",
-    "client samples/s",
+    "training samples/s per worker",
     "p-value",
 ]
 TABLE = TextTable("A caption that is longer than its table is wide", TITLES, ROWS, [(0, 1)])

@@ -122,7 +122,7 @@ def load_client_task(node: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[T
             f"{count}', N from 0 to {count - 1}."
         )
     train = task.federation.clients[int(index)]
-    test = task.federation.client_test_sets()[int(index)]
+    test = task.federation.get_client_evaluation_sets()[int(index)]
     return task, Dataset("partition", train, test, task.classes)
 
 

@@ -30,7 +30,8 @@ class BaseMethod:
     A method defines what clients train and send, and how the server aggregates their updates. To
     write a method, derive a frozen dataclass from this class and override the functions that differ
     from FedAvg. The fields of the dataclass are the parameters of the method, and each becomes an
-    option of the command line. A round calls the functions in this order:
+    option of the command line. A round calls the functions in this order, except the last two,
+    which are called whenever they are needed:
 
     | function | called | returns |
     | --- | --- | --- |
@@ -42,8 +43,8 @@ class BaseMethod:
     | ``calibrate(step)`` | client, each batch | logits for the loss, (b, outputs) |
     | ``penalty(step)`` | client, each batch | term to add to the loss, a scalar tensor |
     | ``finish(result, received, client_state)`` | client, after training | ``ClientOutput`` |
-    | ``weigh(server_round, updates, state)`` | server | ``ClientWeights(weights, tensors)`` |
-    | ``aggregate(server_round, updates, state)`` | server, calls ``weigh`` | ``Aggregation`` |
+    | ``aggregate(server_round, updates, state)`` | server | ``Aggregation`` |
+    | ``weigh(server_round, updates, state)`` | server, by ``aggregate`` | ``ClientWeights`` |
     | ``model_name_for(client, state)`` | server, to send and test | name of the client's model |
     | ``cluster_labels(server_round, state, clients)`` | server, for samplers | clusters, (n,) |
 
@@ -258,7 +259,11 @@ class BaseMethod:
     def penalty(self, step: Step) -> Tensor | None:
         """Client: return the term that is added to the mean loss of a batch.
 
-        Called for each batch. The default adds nothing.
+        Called for each batch. The default adds nothing. The tensors of the step have the shapes of
+        one client: if several clients are trained at once, this function is called through
+        ``torch.func.vmap``. Exceptions are the built-in penalties that
+        :mod:`cadis.training.fast.closed_forms` lists: they are called once with all clients, like
+        :meth:`calibrate`.
 
         Args:
             step: the batch. ``step.parameters`` are the parameters w of the local model, (P,),
@@ -275,9 +280,10 @@ class BaseMethod:
         """Client: return the logits that the loss of a batch is computed from.
 
         Called for each batch. The default returns the logits of the model. If several clients are
-        trained at once, the first dimension of each tensor of the step is the client. Index from
-        the end, so that the code works in both cases: ``step.class_counts[..., None, :]`` has the
-        shape (..., 1, classes) and can be added to the logits.
+        trained at once, this function is called once with all of them (unlike :meth:`penalty`): the
+        first dimension of each tensor of the step is the client. Index from the end, so that the
+        code works in both cases: ``step.class_counts[..., None, :]`` has the shape (..., 1,
+        classes) and can be added to the logits.
 
         Args:
             step: the batch; ``step.logits`` has the shape (..., b, outputs).
@@ -459,7 +465,9 @@ class BaseMethod:
 
         Returns:
             ``Aggregation(models, tensors, weights, report, clock)``: the aggregated models by name,
-            the tensors that the server keeps for the next round, the weight of each update, (k,).
+            the tensors that the server keeps for the next round, the weight of each update, (k,),
+            named arrays for the report, and the simulated time at the end of the round (None: when
+            the slowest participant has finished).
         """
         client_weights = self.weigh(server_round, updates, state)
         models, weights = average_updates(updates, client_weights.weights)

@@ -1,12 +1,14 @@
-"""Built-in parts by topic, for ``cadis methods`` and the documentation."""
+"""Built-in parts by topic, and users' parts, for ``cadis methods`` and the documentation."""
 
 import inspect
 import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cadis._io import load_user_code
 from cadis.algorithm.about import About
-from cadis.algorithm.registry import KINDS, Kind
+from cadis.algorithm.parts import find_part_class, get_class_name
+from cadis.algorithm.registry import KINDS, Kind, is_of_kind
 
 TOPICS = (
     "reference",
@@ -28,7 +30,7 @@ _KINDS = ("method", "sampler", "server_optimizer", "transforms")
 
 @dataclass(frozen=True)
 class Entry:
-    """A built-in part in the catalogue, with its kind and facts about it."""
+    """A part in the catalogue, with its kind and facts about it."""
 
     part: type[Any]
     kind: Kind
@@ -36,9 +38,8 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Name of the part in options."""
-        name: str = self.part.name
-        return name
+        """Name of the part in options; ``file.py:Class`` for a user's class."""
+        return get_class_name(self.part)
 
     @property
     def option(self) -> str:
@@ -80,6 +81,15 @@ def build_catalogue() -> dict[str, list[Entry]]:
         for part in KINDS[key].registry.values()
     ]
     return {topic: [entry for entry in entries if entry.about.topic == topic] for topic in TOPICS}
+
+
+def make_user_entry(name: str) -> Entry:
+    """Return the entry of the user's class ``file.py:Class``; its members determine its kind."""
+    part = load_user_code(name)
+    kinds = [kind for kind in KINDS.values() if isinstance(part, type) and is_of_kind(kind, part)]
+    # A local optimizer also has all members of a server optimizer, which are fewer.
+    kind = max(kinds, key=lambda kind: len(kind.members), default=KINDS["method"])
+    return Entry(find_part_class(kind, name), kind, getattr(part, "about", About()))
 
 
 def _format_default(value: object) -> str:

@@ -195,8 +195,13 @@ def get_parameters(part: Any) -> dict[str, Any]:
 
 def get_part_name(part: Any) -> str:
     """Return the name of a part in ``config.toml``: ``file.py:Class`` for a user's class."""
+    return get_class_name(type(part))
+
+
+def get_class_name(part: type[Any]) -> str:
+    """Return the name of the class of a part in options; ``file.py:Class`` for a user's class."""
     name: str = part.name
-    return _user_class_names.get(type(part), name)
+    return _user_class_names.get(part, name)
 
 
 def to_options(

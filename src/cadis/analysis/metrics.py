@@ -128,7 +128,12 @@ METRICS = {
         Metric("client_worst", "worst client", lambda s: s.client_worst),
         Metric("agreement", "clusters (ARI)", lambda s: s.agreement),
         Metric("server_seconds", "server s/round", lambda s: s.server_seconds, None),
-        Metric("samples_per_second", "client samples/s", lambda s: s.samples_per_second, None),
+        Metric(
+            "samples_per_second",
+            "training samples/s per worker",
+            lambda s: s.samples_per_second,
+            None,
+        ),
     )
 }
 """Metrics of runs by their key, in the order of tables."""

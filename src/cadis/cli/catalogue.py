@@ -4,7 +4,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cadis.algorithm import Entry, build_catalogue, check_names, get_field_names
+from cadis._io import is_user_code
+from cadis.algorithm import About, Entry, build_catalogue, check_names, get_field_names
+from cadis.algorithm.catalogue import make_user_entry
 from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.cli.options import parse_attribute_docs
 from cadis.experiment import (
@@ -20,7 +22,7 @@ _NAME_WIDTH = 15
 
 
 def methods(name: str | None = None) -> int:
-    """List all built-in parts by topic, or show one of them in full."""
+    """List all built-in parts by topic, or show one part in full."""
     console, catalogue = Console(), build_catalogue()
     if name is None:
         for topic, entries in catalogue.items():
@@ -28,8 +30,11 @@ def methods(name: str | None = None) -> int:
         console.print("Explain one: cadis methods NAME    Run a method: cadis run --method NAME")
         console.print("Compare methods: cadis compare --methods NAME,NAME,...")
         return 0
+    if is_user_code(name):
+        _print_entry(console, make_user_entry(name))
+        return 0
     known = {entry.name: entry for entries in catalogue.values() for entry in entries}
-    check_names("method or other part", [name.lower()], known)
+    check_names("method or other part", [name.lower()], [*known, "FILE.py:CLASS"])
     _print_entry(console, known[name.lower()])
     return 0
 
@@ -79,7 +84,8 @@ def _print_entry(console: Console, entry: Entry) -> None:
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for fact, value in _collect_facts(entry).items():
         facts.add_row(fact, escape(value))
-    console.print(facts)
+    if facts.row_count:
+        console.print(facts)
     if get_field_names(entry.part):
         console.print(_make_parameter_table(entry))
     console.print(f"Run it: cadis run {entry.option}", highlight=False)
@@ -94,13 +100,14 @@ def _collect_facts(entry: Entry) -> dict[str, str]:
     if paper := about.paper:
         facts = {"Paper": f"{paper.title} ({paper.citation})", "Authors": paper.authors}
         facts |= {"Link": paper.link} if paper.link else {}
-    facts |= {
-        "Sent besides the model": about.sends,
-        "Client state": about.client_state,
-        "Server state": about.server_state,
-        "Runs on Flower": about.flower,
-        "Works with batch norm": about.batch_norm,
-    }
+    if about != About():  # a user's class need not have facts
+        facts |= {
+            "Sent besides the model": about.sends,
+            "Client state": about.client_state,
+            "Server state": about.server_state,
+            "Runs on Flower": about.flower,
+            "Works with batch norm": about.batch_norm,
+        }
     default_parts = entry.part.default_parts if entry.kind.key == "method" else {}
     return facts | {f"Default {key.replace('_', ' ')}": name for key, name in default_parts.items()}
 

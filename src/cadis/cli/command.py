@@ -20,9 +20,9 @@ _COLUMN_WIDTH = 24
 """Width of the column of option names in help texts."""
 _PARAMETERS_NOTE = (
     "Methods, samplers, optimizers, transforms, tasks and partitions are listed with their "
-    "parameters. If two of those that you choose have a parameter of the same name, write the name "
-    "of the method (or sampler, ...) before it, for example --moon-mu. The received model is the "
-    "model that the server sends to a client at the start of a round."
+    "parameters. If two parts that you choose have a parameter of the same name, write the name of "
+    "the part before it, for example --moon-temperature and --hics-temperature. The received model "
+    "is the model that the server sends to a client at the start of a round."
 )
 
 

@@ -14,7 +14,7 @@ from cadis.cli.subcommands import data, deploy
 
 _EXPERIMENT = click.argument("experiment", required=False, type=PATH)
 _PRESET = click.option(
-    "--preset", metavar="NAME", help="Use the options of a preset ('cadis presets')."
+    "--preset", metavar="NAME", help="Use the options of a preset; 'cadis presets' lists them."
 )
 _OUT = click.option("--out", type=PATH, help="Folder for the results.  [default: in runs/]")
 _TRACK = click.option("--track", metavar="NAME", help="Also log to tensorboard, wandb or mlflow.")
@@ -303,6 +303,7 @@ def export(**arguments: Any) -> None:
     examples="""
     cadis methods
     cadis methods fedprox
+    cadis methods examples/methods/fedcm.py:FedCM
     """
 )
 @click.argument("name", required=False)
@@ -310,8 +311,8 @@ def methods(**arguments: Any) -> None:
     """List the methods and other parts, or explain one.
 
     Without NAME, list all methods, samplers, server optimizers and transforms, each with a short
-    description and its paper. With NAME, show the full description, the parameters with their
-    defaults, and how to run it.
+    description and its paper. With NAME, or FILE.py:CLASS for your own part, show the full
+    description, the parameters with their defaults, and how to run it.
     """
     call("catalogue", "methods", **arguments)
 

@@ -163,7 +163,7 @@ def _make_part_option(kind: Kind) -> GeneratedOption:
     """Return the option that chooses the part of a kind."""
     names = [*kind.registry]
     if len(names) > _MAX_LISTED:
-        names = [*names[:_MAX_LISTED], f"... (all: cadis {kind.key}s)"]
+        names = [*names[:_MAX_LISTED], f"... (list all: 'cadis {kind.key}s')"]
     default, method = ",".join(kind.default), METHODS[KINDS["method"].default[0]]
     if kind.key in method.default_parts:
         default = f"{method.default_parts[kind.key]} for {method.name}, {default} for most others"

@@ -20,7 +20,7 @@ from cadis.cli.run import shorten_name
 from cadis.errors import CadisError
 from cadis.report.exports import RESULT_FILES, write_results
 from cadis.report.figures import draw_figures
-from cadis.report.page.assembly import is_report, is_report_of_others, write_report
+from cadis.report.page.assembly import is_report, is_report_of_other_runs, write_report
 from cadis.report.page.watching import WatchedFolder, serve_page, wait_for_end
 from cadis.report.terminal import print_line, print_tables, print_verdict
 from cadis.store import RunFolder, StudyFolder, format_cell_name
@@ -100,23 +100,28 @@ def watch(run: Path, port: int, open_browser: bool) -> int:
 
 
 def _draw(comparison: Comparison, folder: Path) -> None:
-    """Draw figures; if there are several comparisons, write a folder with a page for each."""
+    """Draw figures; if not all runs can be compared, write a folder for each comparable set.
+
+    Each of these folders has its own page.
+    """
     if comparison.results.same_classes and not comparison.has_several_comparisons:
         draw_figures(comparison.results, folder / "figures")
         return
-    for cell in comparison.comparable_sets:
-        path = folder / "cells" / format_cell_name(list(cell.values), list(cell.values.values()))
+    for comparable in comparison.comparable_sets:
+        keys, values = list(comparable.values), list(comparable.values.values())
+        path = folder / "cells" / format_cell_name(keys, values)
         path.mkdir(parents=True, exist_ok=True)
-        write_report(cell.results, path / "report.html", [path])
-        write_results(Comparison(cell.results), path)
-        draw_figures(cell.results, path / "figures")
+        write_report(comparable.results, path / "report.html", [path])
+        write_results(Comparison(comparable.results), path)
+        draw_figures(comparable.results, path / "figures")
 
 
 def _check_page(page: Path, paths: Sequence[Path]) -> None:
     """Raise an error if the page would replace files of other programs or other runs."""
     folder = page.parent
     is_run_folder = folder.resolve() in [path.resolve() for path in paths]
-    if not is_run_folder and any(is_report_of_others(old, paths) for old in folder.glob("*.html")):
+    pages = folder.glob("*.html")
+    if not is_run_folder and any(is_report_of_other_runs(old, paths) for old in pages):
         raise CadisError(
             f"{folder} has the report of other runs; choose another folder with --out."
         )
@@ -128,7 +133,10 @@ def _check_page(page: Path, paths: Sequence[Path]) -> None:
 
 
 def _choose_page(paths: Sequence[Path], out: Path | None) -> Path:
-    """Return the file of the page; by default in the folder of the run, or of a new report."""
+    """Return the path of the page.
+
+    By default it is in the folder of the run or, for several runs, in a new folder in ``runs/``.
+    """
     if out is not None and out.suffix == ".html":
         return out
     if out is not None and out.suffix and not out.is_dir():

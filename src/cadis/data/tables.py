@@ -126,8 +126,8 @@ def _get_column(cells: "DataFrame", title: str, option: str) -> "Series":
 def _report_dropped(cells: "Series", is_complete: "Series", callbacks: Callbacks) -> None:
     if len(dropped := cells[~is_complete]):
         callbacks.say(
-            f"Left out {len(dropped):,} of {len(cells):,} rows without a value in the column "
-            f"{cells.name}; the first is {format_location(dropped)}."
+            f"Left out {len(dropped):,} of {len(cells):,} rows, because they have no value in the "
+            f"column {cells.name}; the first is {format_location(dropped)}."
         )
 
 
@@ -196,13 +196,14 @@ def _fit_preprocessing(
 
 
 def _warn_about_identifiers(cells: "Series", callbacks: Callbacks) -> None:
-    """Warn about a text column whose values differ in most rows, such as names of patients."""
+    """Warn if most values of a text column occur only once, such as names of patients."""
     unique = cells[~(is_missing(cells) | cells.duplicated(keep=False))]
     if len(cells) > _FEW_ROWS and 2 * len(unique) > len(cells):
         callbacks.say(
-            f"The column {cells.name} has a different value in {len(unique):,} of {len(cells):,} "
-            f"rows, such as {unique.iloc[0]!r}, and becomes one input for each; if these are names "
-            f"or numbers of patients, ignore it with --ignore-columns {cells.name}."
+            f"In the column {cells.name}, {len(unique):,} of {len(cells):,} rows have a value that "
+            f"occurs only once, such as {unique.iloc[0]!r}. Each of these values becomes an input "
+            "of the model; if they are names or numbers of patients, ignore the column with "
+            f"--ignore-columns {cells.name}."
         )
 
 

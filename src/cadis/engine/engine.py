@@ -106,7 +106,7 @@ class Engine:
             num_outputs=num_outputs,
             algorithm=algorithm,
             federation=train_federation,
-            test_sets=federation.client_test_sets(),
+            test_sets=federation.get_client_evaluation_sets(),
             settings=settings,
             device=device,
             allow_stacks=settings.stack and is_cpu and can_stack(model, algorithm, settings.local),

@@ -33,8 +33,9 @@ class Federation:
         client_ids: ids of the clients; by default their indices.
         true_clusters: true cluster of each client, if known, (n,).
         classes: names of the classes, if known.
-        client_tests: held-out samples of each client, on which it never trains; no samples for a
-            client that has too few. Empty if clients are tested on their training data.
+        client_tests: held-out samples of each client, on which it never trains. The entry of a
+            client with too few samples is empty. If there are no entries, clients are tested on
+            their training data.
         preprocessing: converts raw inputs to inputs of the model, if known.
     """
 
@@ -60,8 +61,12 @@ class Federation:
         """Return the training labels of each client."""
         return get_labels(self.clients)
 
-    def client_test_sets(self) -> Sequence[Samples]:
-        """Return the test data of each client: its held-out data, else its training data."""
+    def get_client_evaluation_sets(self) -> Sequence[Samples]:
+        """Return the data on which each client is tested.
+
+        These are ``client_tests``, or the training data of all clients if ``client_tests`` is
+        empty.
+        """
         return self.client_tests if len(self.client_tests) else self.clients
 
     def check(self, num_classes: int) -> None:
@@ -93,7 +98,7 @@ class Federation:
                 f"True clusters are given for {len(truth)} clients, but there are "
                 f"{len(self.clients)}; give one per client."
             )
-        for name, samples in self._iter_parts():
+        for name, samples in self._iter_sample_sets():
             samples.check_format(name)
             if samples.scaling != self.test.scaling:
                 raise CadisError(
@@ -110,7 +115,7 @@ class Federation:
     def _check_finite(self) -> None:
         """Raise an error that names the client if inputs are NaN or infinite."""
         self.test.check_finite("The test set")
-        for client_id, test_set in self._separate_client_tests():
+        for client_id, test_set in self._list_unshared_client_tests():
             test_set.check_finite(f"The test data of client {client_id}")
         if not isinstance(self.clients, Subsets):
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
@@ -129,8 +134,8 @@ class Federation:
                     format_nonfinite_error(f"Client {client_id}", count, sample, where)
                 )
 
-    def _iter_parts(self) -> Iterator[tuple[str, Samples]]:
-        """Yield all samples with a name for error messages; a shared dataset is yielded once."""
+    def _iter_sample_sets(self) -> Iterator[tuple[str, Samples]]:
+        """Yield a name for error messages and each set of samples; a shared dataset only once."""
         if isinstance(self.clients, Subsets):
             for client_id, indices in zip(self.client_ids, self.clients.indices, strict=True):
                 if not len(indices):
@@ -139,11 +144,11 @@ class Federation:
         else:
             for client_id, client in zip(self.client_ids, self.clients, strict=True):
                 yield f"Client {client_id}", client
-        for client_id, test_set in self._separate_client_tests():
+        for client_id, test_set in self._list_unshared_client_tests():
             yield f"The test data of client {client_id}", test_set
         yield "The test set", self.test
 
-    def _separate_client_tests(self) -> list[tuple[ClientId, Samples]]:
+    def _list_unshared_client_tests(self) -> list[tuple[ClientId, Samples]]:
         """Return the clients' test sets, unless they are subsets of a shared dataset."""
         if isinstance(self.client_tests, Subsets):
             return []
@@ -207,11 +212,9 @@ class EngineSettings:
         workers: number of processes that train clients; "auto" is one per CPU core.
         device: device of the models; "auto" uses an accelerator if there is one.
         local: settings of the clients' training.
-        test_clients: number of rounds between two tests on clients' own data, which are also done
-            after the last round; if there are many clients, a random sample is tested. 0 means
-            never.
-        eval_every: number of rounds between two tests on the test set, which are also done after
-            the last round.
+        test_clients: test the model on the clients' own data every this many rounds and after the
+            last round; 0 means never. If there are many clients, a random sample of them is tested.
+        eval_every: test the model on the test set every this many rounds and after the last round.
         stack: whether small models of several clients are trained at once; results are the same
             except for rounding.
         client_test: share of each client's samples that is held out: the client is tested on these

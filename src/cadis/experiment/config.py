@@ -132,7 +132,9 @@ def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Experiment
     classes = add_implied_transforms({**chosen, PARTITION.key: (partition,)}, parameters)
     known = [*list_builtin_parts(), *find_user_classes(options)]
     if not all(_find_parts(name, known) for name in tables):
-        known += find_user_classes(flat)  # a file may choose parts that other options replace
+        # the file may have tables of its own user-defined parts, even if the command line replaces
+        # these parts
+        known += find_user_classes(flat)
     _check_tables(tables, known, classes)
     names = {key: _format_choice(options, key, chosen) for key in KINDS}
     names[PARTITION.key] = settings.partition
@@ -206,14 +208,16 @@ def _check_tables(
 ) -> None:
     """Raise an error for tables of unknown parts, ambiguous tables, and unknown parameters."""
     names = dict.fromkeys(part.name for _, part in known)
-    clear = [qualify_name(kind.key, part.name) for kind, part in known]
-    check_names("part", (name for name in tables if name not in clear), names)
+    qualified_names = [qualify_name(kind.key, part.name) for kind, part in known]
+    check_names("part", (name for name in tables if name not in qualified_names), names)
     for name, table in tables.items():
-        mine, others = _find_parts(name, pair_with_kinds(chosen)), _find_parts(name, known)
-        if len(mine) > 1:
-            ways = " and ".join(f'["{qualify_name(kind.key, name)}"]' for kind, _ in mine)
+        chosen_parts = _find_parts(name, pair_with_kinds(chosen))
+        known_parts = _find_parts(name, known)
+        if len(chosen_parts) > 1:
+            ways = " and ".join(f'["{qualify_name(kind.key, name)}"]' for kind, _ in chosen_parts)
             raise CadisError(f"Two parts are called '{name}'; name their tables {ways}.")
-        fields = [field for _, part in mine or others for field in get_field_names(part)]
+        parts = chosen_parts or known_parts
+        fields = [field for _, part in parts for field in get_field_names(part)]
         check_names(f"parameter of {name}", table, dict.fromkeys(fields))
 
 
@@ -225,13 +229,13 @@ def _find_parts(name: str, parts: Iterable[Part]) -> list[Part]:
 def _check_transforms(
     tables: Mapping[str, Any], named: Iterable[str], chosen: Mapping[str, Iterable[type[Any]]]
 ) -> None:
-    """Raise an error if a transform has a table but is not applied, such as noise for privacy."""
+    """Raise an error if a transform, such as noise for privacy, has a table but is not applied."""
     key = KINDS["transforms"].key
     applied = {*named, *(part.name for part in chosen[key])}
-    others = {part.name for _, part in pair_with_kinds(chosen)}
+    chosen_names = {part.name for _, part in pair_with_kinds(chosen)}
     for table in tables:
         name = table.removeprefix(qualify_name(key, ""))
-        if name in TRANSFORMS and name not in applied and table not in others:
+        if name in TRANSFORMS and name not in applied and table not in chosen_names:
             raise CadisError(
                 f"The file has a table for the transform '{name}', which is not applied; add it to "
                 "transforms, or remove the table."

@@ -7,8 +7,9 @@ from ipaddress import ip_address
 from cadis.errors import CadisError
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_HOST = re.compile(rf"(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # the last label is not a number
+# Parts of a host name between dots; the last one is not a number.
+_HOST_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?:{_HOST_LABEL}\.)*(?!\d+$){_HOST_LABEL}")
 _LAST_PORT = 65535
 
 NO_TELEMETRY = "FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1"
@@ -172,8 +173,8 @@ if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
 {make_connection_config(plan.address, "$PWD/flower/ca.crt")}END
 fi
 sites=$(($(ls -d sites/*/ | wc -l)))
-# Print the output of "flwr run", which is the standard input, and exit with 1 if the run failed:
-# "flwr run" exits with 0 in either case.
+# Usage: flwr run ... | check_run. Print what "flwr run" prints, and exit with 1 if the run failed,
+# because "flwr run" itself exits with 0 even then.
 check_run() {{
     log="flower/run-$$.log"
     tee "$log"

@@ -48,7 +48,10 @@ class Pipeline(nn.Module):
     shift: Tensor | None
 
     def __init__(self, module: nn.Module, description: ModelDescription, task: str) -> None:
-        """Add scaling and the probabilities of the task ``task`` to a model."""
+        """Wrap a model.
+
+        Scale its inputs, and convert its outputs with the method ``probabilities`` of the task.
+        """
         super().__init__()
         preprocessing = None if description.inputs is None else description.inputs.preprocessing
         factor, shift = None, None

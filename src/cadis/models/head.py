@@ -1,8 +1,8 @@
 """Detection of the classifier layer, which the paper calls the "penultimate layer" W.
 
-It is the layer that the user names. By default, if the model can be called, it is the linear layer
-that computes the model's output; otherwise it is the last linear layer. A model may have no
-classifier layer: only some methods need it.
+It is the layer that the user names. By default, if the module and a batch of inputs are available,
+it is the linear layer that computes the model's output; if only the tensors are known, it is the
+last linear layer. A model may have no classifier layer: only some methods need it.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,7 +46,7 @@ def find_head(
     Returns:
         The classifier layer; None if the model has no linear layer and ``layer`` is None.
     """
-    heads = _list_heads(shapes)
+    heads = _list_candidates(shapes)
     if linear is not None:
         heads = [head for head in heads if head.layer in linear]
     if layer is None:
@@ -99,7 +99,7 @@ def find_linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
     return {name: m for name, m in module.named_modules() if isinstance(m, nn.Linear)}
 
 
-def _list_heads(shapes: Mapping[str, torch.Size]) -> list[Head]:
+def _list_candidates(shapes: Mapping[str, torch.Size]) -> list[Head]:
     """Return all layers with a two-dimensional weight, with the bias if there is one."""
     is_numbered = all(name.isdigit() for name in shapes)
     heads = []

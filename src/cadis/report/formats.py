@@ -52,7 +52,12 @@ class TextTable:
     note: str = ""
 
     def format_rows(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
-        """Return the escaped cells, with ``bold`` around the best ones."""
+        """Return the escaped cells, with a template applied to the best ones.
+
+        Args:
+            escape: function that escapes a cell.
+            bold: template, such as "**{}**".
+        """
         return [
             [
                 bold.format(escape(text)) if (row, column) in self.best else escape(text)
@@ -70,7 +75,8 @@ def fits_terminal(table: TextTable) -> bool:
 def to_rich(table: TextTable) -> TerminalTable:
     """Return a table for the terminal."""
     rows = table.format_rows(escape, "[bold]{}[/bold]")
-    style: Any = {"box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}  # for 80 columns
+    # Narrow, to fit into a terminal of 80 characters.
+    style: Any = {"box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
     return make_terminal_table(
         escape(table.caption), list(map(escape, table.columns)), rows, **style
     )

@@ -303,14 +303,14 @@ def _make_class_table(comparison: Comparison) -> TextTable | None:
 
 
 def _make_cost_table(comparison: Comparison) -> TextTable:
-    """Make a table of the server's time and the clients' speed, also relative to the baseline."""
+    """Make a table of aggregation time and training speed, also relative to the baseline."""
     baseline, groups = comparison.baseline, comparison.sort_groups()
     columns, rows = [_get_row_title(comparison)], [[group.label] for group in groups]
-    for key, title, form, factor in (
-        ("server_seconds", "server ms/round", ",.2f", 1000),
-        ("samples_per_second", "client samples/s", ",.0f", 1),
+    for key, title, ratio_title, form, factor in (
+        ("server_seconds", "aggregation ms/round", "aggregation time", ",.2f", 1000),
+        ("samples_per_second", "training samples/s per worker", "training speed", ",.0f", 1),
     ):
-        columns += [title, *([f"vs. {baseline.label}"] if baseline else [])]
+        columns += [title, *([f"{ratio_title} relative to {baseline.label}"] if baseline else [])]
         for row, group in zip(rows, groups, strict=True):
             spread = comparison.compute_spread(group, METRICS[key])
             row.append("" if spread is None else f"{factor * spread.mean:{form}}")

@@ -202,10 +202,10 @@ def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     sample_size = summary.get("clusters_among")
     clients = "all clients that took part so far"
     if sample_size is not None:
-        clients = f"{sample_size} of {clients}"
+        clients = f"{sample_size} clients that took part so far"
     agreements = {
-        "participants of each round, mean over rounds": summary["round_agreement"],
-        f"{clients}, after the last round": summary["cluster_agreement"],
+        "among the participants of a round, mean over rounds": summary["round_agreement"],
+        f"among {clients}, after the last round": summary["cluster_agreement"],
     }
     known = {clients: value for clients, value in agreements.items() if value is not None}
     if known:

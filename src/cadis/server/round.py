@@ -139,7 +139,7 @@ class Server:
             round_number: number of the round, from 1.
             state: state before the round.
             transport: connection to the clients.
-            attempt: number of failed attempts; each attempt draws other participants.
+            attempt: index of the attempt, from 0; each attempt draws other participants.
         """
         available = transport.available_clients()
         sampler, method = self.algorithm.sampler, self.algorithm.method
@@ -315,6 +315,6 @@ class Server:
             return DivergedError(round_number, "every client's model", state)
         reasons = "; ".join(f"{r.client}: {r.reason}" for r in outcome.rejected)
         return RunError(
-            f"Round {round_number} failed {self.attempts} times: it had {len(outcome.updates)} "
-            f"valid updates and needs {self.min_updates} ({reasons})."
+            f"Round {round_number} failed (attempts: {self.attempts}). Valid updates in the last "
+            f"attempt: {len(outcome.updates)}; required: {self.min_updates} ({reasons})."
         )

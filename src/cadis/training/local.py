@@ -62,7 +62,7 @@ class Client:
     Attributes:
         model: a model whose parameters may be overwritten.
         samples: the client's training data, on the model's device.
-        algorithm: the method and its parts.
+        algorithm: the method, local optimizer, task and other parts.
         settings: the settings of local training.
         round_number: the number of the round, from 1.
         received: the message from the server.
@@ -164,7 +164,8 @@ class Client:
         """Yield the shuffled samples of each epoch, and the rows of the extras in that order."""
         samples, settings, generator = self.samples, self.settings, self.generator
         augment_generator = generator
-        if settings.augment:  # a separate generator: the order of samples must not depend on it
+        if settings.augment:
+            # a separate generator: its number of draws must not affect the order of the samples
             augment_generator = torch.Generator().manual_seed(_draw_seed(generator))
         for _ in range(settings.epochs):
             if epoch_order is None:
@@ -226,7 +227,7 @@ def train_client(
         model: a model whose parameters may be overwritten.
         samples: the client's training data, on the model's device.
         client_state: the tensors that the client keeps between rounds.
-        algorithm: the method and its parts.
+        algorithm: the method, local optimizer, task and other parts.
         settings: the settings of local training.
         seed: the seed of the run.
         round_number: the number of the round, from 1.

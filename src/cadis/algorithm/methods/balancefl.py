@@ -34,9 +34,9 @@ class BalanceFL(BaseMethod):
     option ``--augment`` augments images with any method.
 
     Attributes:
-        inheritance: factor of the distillation term in the local loss, which keeps the global
+        inheritance: factor of the distillation term in the local loss, which keeps the received
             model's predictions for classes that a client does not have; 0 disables the term.
-        balanced: draw each class of a client with the same probability in an epoch.
+        balanced: draw samples so that each class of a client has the same probability.
     """
 
     name: ClassVar[str] = "balancefl"

@@ -81,8 +81,8 @@ class FedFA(BaseMethod):
         counts: Counter[ClientId] = Counter()
         if state.tensors:
             ids = ids_from_tensor(state.tensors["client_ids"])
-            participations = state.tensors["times"].tolist()
-            counts.update(dict(zip(ids, participations, strict=True)))
+            participations = state.tensors["times"]
+            counts.update(dict(zip(ids, participations.tolist(), strict=True)))
         counts.update(clients)
         accuracy = torch.tensor([_get_accuracy(update) for update in updates], dtype=torch.float64)
         rounds = torch.tensor([counts[client] for client in clients], dtype=torch.float64)

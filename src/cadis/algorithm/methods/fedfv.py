@@ -50,8 +50,8 @@ class FedFV(ReceivedLossMethod):
 
     Attributes:
         alpha: fraction of the participants whose updates stay unchanged: those with the highest
-            losses. From the update of each other participant, the component that points against
-            another update (a conflict) is removed.
+            losses. All other updates lose the component that points against another update (a
+            conflict).
         tau: number of past rounds from which the updates of absent clients are used, so that the
             aggregated update does not contradict them; 0 uses none.
     """

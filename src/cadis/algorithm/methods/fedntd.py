@@ -19,7 +19,7 @@ from cadis.algorithm.methods.cadis import not_true_loss
 
 @dataclass(frozen=True)
 class FedNTD(BaseMethod):
-    """FedAvg with distillation of the received model's predictions for wrong classes.
+    """FedAvg with distillation of the predictions for all classes except the true class.
 
     Use it if every client has only some of the classes.
 
@@ -29,7 +29,7 @@ class FedNTD(BaseMethod):
 
     Attributes:
         beta: factor of the distillation term in the local loss, which keeps the received model's
-            predictions for wrong classes; 0 gives FedAvg.
+            predictions for all classes except the true class; 0 gives FedAvg.
     """
 
     name: ClassVar[str] = "fedntd"

@@ -36,7 +36,8 @@ class MOON(BaseMethod):
 
     Attributes:
         mu: factor of the contrastive term in the local loss, which moves representations towards
-            the received model's and away from the client's last model; 0 gives FedAvg.
+            those of the received model and away from those of the client's last model; 0 gives
+            FedAvg.
         temperature: tau, the divisor of the cosine similarities in the contrastive term.
     """
 

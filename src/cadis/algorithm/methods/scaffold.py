@@ -40,7 +40,8 @@ class SCAFFOLD(BaseMethod):
     optimizer with a learning rate.
 
     Departure from the paper: with local momentum, K is the number of plain SGD steps that would
-    move as far along a constant gradient, so that c_i is still a mean of gradients.
+    move as far, for a constant gradient, as the steps with momentum, so that c_i is still a mean of
+    gradients.
     """
 
     name: ClassVar[str] = "scaffold"

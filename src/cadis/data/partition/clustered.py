@@ -21,7 +21,7 @@ from cadis.data.partition.splitting import (
     Partition,
     assign_clusters,
     assign_samples,
-    check_enough,
+    check_enough_samples,
     compute_equal_counts,
     draw_sizes,
     swap_samples,
@@ -69,7 +69,7 @@ class MultiCluster:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.split`."""
-        check_enough(len(labels), num_clients, minimum)
+        check_enough_samples(len(labels), num_clients, minimum)
         true_clusters = assign_clusters(self.ratio, num_clients)
         held_by_cluster = self._assign_classes(labels.unique(), generator)
         sizes = draw_sizes(num_clients, self.size_deviation, generator)
@@ -127,7 +127,7 @@ class BalancedCluster:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.split`."""
-        check_enough(len(labels), num_clients, minimum)
+        check_enough_samples(len(labels), num_clients, minimum)
         sizes = self._draw_sizes(num_clients, generator)
         members = max(1, round(self.majority * num_clients))
         others = num_clients - members

@@ -13,7 +13,7 @@ from cadis.data.partition.splitting import (
     apportion,
     assign_clusters,
     assign_samples,
-    check_enough,
+    check_enough_samples,
     draw_sizes,
     raise_to_minimum,
     swap_samples,
@@ -139,7 +139,7 @@ def _split_by_distributions(
         minimum: smallest number of samples that a client may have.
         generator: source of all random draws.
     """
-    check_enough(len(labels), num_clients, minimum)
+    check_enough_samples(len(labels), num_clients, minimum)
     true_clusters = assign_clusters(partitioner.ratio, num_clients)
     sizes = draw_sizes(num_clients, partitioner.size_deviation, generator)
     distributions, supply = shares[true_clusters], torch.bincount(labels)

@@ -210,7 +210,7 @@ def swap_samples(
     return exchanged
 
 
-def check_enough(num_samples: int, num_clients: int, minimum: int) -> None:
+def check_enough_samples(num_samples: int, num_clients: int, minimum: int) -> None:
     """Raise an error if there are too few samples for all clients."""
     if num_clients * minimum > num_samples:
         raise CadisError(
@@ -244,12 +244,13 @@ def compute_equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: i
         class that the client holds, and at least ``minimum`` in total per client.
     """
     supply, classes_held = torch.bincount(labels), held.sum(dim=1)
-    fewest = (minimum / classes_held).ceil().clamp(min=1)  # per class, (clients,)
-    _check_supply(supply, held, fewest)
+    # minimum number of samples of each held class, for each client, (clients,)
+    min_per_class = (minimum / classes_held).ceil().clamp(min=1)
+    _check_supply(supply, held, min_per_class)
     share = sizes / classes_held
 
     def compute_counts(scale: float) -> Tensor:
-        return held * (share * scale + 1e-9).floor().maximum(fewest).long()[:, None]
+        return held * (share * scale + 1e-9).floor().maximum(min_per_class).long()[:, None]
 
     demand = (held * share[:, None]).sum(dim=0)  # (classes,)
     low, high = 0.0, float(((supply + held.sum(dim=0)) / demand)[demand > 0].min())
@@ -260,9 +261,9 @@ def compute_equal_counts(labels: Tensor, held: Tensor, sizes: Tensor, minimum: i
     return compute_counts(low)
 
 
-def _check_supply(supply: Tensor, held: Tensor, fewest: Tensor) -> None:
+def _check_supply(supply: Tensor, held: Tensor, min_per_class: Tensor) -> None:
     """Raise an error if a class has too few samples for the clients that hold it."""
-    required = (held * fewest[:, None]).sum(dim=0)
+    required = (held * min_per_class[:, None]).sum(dim=0)
     scarcest = int((required - supply).argmax())
     if required[scarcest] > supply[scarcest]:
         raise CadisError(

@@ -8,7 +8,7 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from cadis.data.partition.splitting import Partition, check_enough, split_by_shares
+from cadis.data.partition.splitting import Partition, check_enough_samples, split_by_shares
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Iid:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.split`."""
-        check_enough(len(labels), num_clients, minimum)
+        check_enough_samples(len(labels), num_clients, minimum)
         order = torch.randperm(len(labels), generator=generator)
         one_cluster = torch.zeros(num_clients, dtype=torch.int64)
         return Partition(tuple(order.tensor_split(num_clients)), one_cluster)
@@ -69,7 +69,7 @@ class Dirichlet:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.split`."""
-        check_enough(len(labels), num_clients, minimum)
+        check_enough_samples(len(labels), num_clients, minimum)
         seed = int(torch.randint(2**62, (), generator=generator))
         alpha = np.full(num_clients, self.concentration)
         shares = np.random.default_rng(seed).dirichlet(alpha, size=int(labels.max()) + 1)
@@ -107,7 +107,7 @@ class PowerLaw:
         self, labels: Tensor, num_clients: int, minimum: int, generator: torch.Generator
     ) -> Partition:
         """See :meth:`Partitioner.split`."""
-        check_enough(len(labels), num_clients, minimum)
+        check_enough_samples(len(labels), num_clients, minimum)
         classes = int(labels.max()) + 1
         ranks = torch.rand(classes, num_clients, generator=generator).argsort(dim=1)
         shares = (1 + ranks.double()) ** -self.exponent  # (classes, clients)

@@ -1,4 +1,4 @@
-"""Downloading published datasets from mirrors; only complete files with a right checksum are kept.
+"""Downloading published datasets from mirrors; only files with the right checksum are kept.
 
 The package ``pooch`` is not used: it tries only one address per file, and verifies only the
 compressed file.
@@ -40,7 +40,7 @@ def fetch(published: PublishedDataset, root: Path, callbacks: Callbacks) -> Path
     Returns:
         Folder of the files.
     """
-    file_format = published.formats[0]
+    file_format = published.mirror_format
     folder = root / file_format.folders[0]
     downloads = {f"{name}.gz": [name] for name in file_format.files}
     if published.archive:
@@ -75,7 +75,7 @@ def _try_mirrors(
                 received = Path(draft) / download
                 _download(address, received, callbacks)
                 for path in _extract_files(published, received, names):
-                    if not _is_complete(folder / path.name, published.formats[0].files):
+                    if not _is_complete(folder / path.name, published.mirror_format.files):
                         _store(path, folder, callbacks)
                 return
             except _MirrorError as error:
@@ -111,7 +111,7 @@ def _download(address: str, path: Path, callbacks: Callbacks) -> None:
 
 def _extract_files(published: PublishedDataset, received: Path, names: list[str]) -> Iterator[Path]:
     """Verify the checksums of the wanted files of a download, and yield their paths."""
-    digests = published.formats[0].files
+    digests = published.mirror_format.files
     for path in _unpack(received, names) if published.archive else [received]:
         try:
             content = read_content(path)
@@ -147,7 +147,7 @@ def _store(path: Path, folder: Path, callbacks: Callbacks) -> None:
             backup = next(path for path in candidates if not os.path.lexists(path))
             (folder / name).rename(backup)
             callbacks.say(
-                f"{folder / name} was not the published file; it was renamed to {backup}."
+                f"{folder / name} differs from the published file; it was renamed to {backup}."
             )
     path.replace(folder / path.name)
 

@@ -142,8 +142,8 @@ class FileFormat:
 class PublishedDataset:
     """A published dataset.
 
-    The first format is the one that is downloaded: as an archive if there is one, else as single
-    gzipped files.
+    The mirrors have the first format: as an archive if there is one, else as single gzipped files.
+    The other formats are only read from disk.
     """
 
     name: str
@@ -152,6 +152,11 @@ class PublishedDataset:
     formats: tuple[FileFormat, ...]  # versions that may be on disk
     mirrors: tuple[str, ...]  # addresses of folders to download from
     archive: str = ""  # file name of the archive; "" if files are downloaded one by one
+
+    @property
+    def mirror_format(self) -> FileFormat:
+        """Format of the files on the mirrors; the other formats are only read from disk."""
+        return self.formats[0]
 
 
 def _read_idx(contents: Sequence[bytes], paths: Sequence[Path]) -> ImageArrays:

@@ -53,7 +53,7 @@ def _make_source_tag(folders: Sequence[Path]) -> str:
     return f'\n<meta name="cadis-of" content="{sha256(names.encode()).hexdigest()}">'
 
 
-def is_report_of_others(path: Path, folders: Sequence[Path]) -> bool:
+def is_report_of_other_runs(path: Path, folders: Sequence[Path]) -> bool:
     """Return whether a file is a report page of other folders than these."""
     head = _read_head(path)
     is_tagged = _MARK in head and 'name="cadis-of"' in head

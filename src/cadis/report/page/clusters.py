@@ -68,7 +68,7 @@ def _make_run(run_data: RunData, index: int, budget: int) -> dict[str, Any]:
     return {
         "method": index,
         "seed": run_data.seed,
-        "of": len(run_data.true_clusters),
+        "num_clients": len(run_data.true_clusters),
         "sampled": bool(run_data.sample_text),
         "measured": run_data.has_similarity,
         "clients": [str(client) for client in clients],
@@ -102,7 +102,10 @@ def _make_frame(
 
 
 def _pack_q(frame: ClusterFrame, clients: Sequence[ClientId]) -> str:
-    """Encode the upper triangle of Q with one byte per pair; 255 means unknown."""
+    """Encode the upper triangle of the similarity matrix Q with one byte per pair.
+
+    255 means unknown.
+    """
     row_of = {client: row for row, client in enumerate(frame.clients)}
     rows = torch.tensor([row_of.get(client, -1) for client in clients])
     padded = torch.full((len(row_of) + 1, len(row_of) + 1), torch.nan)  # last row: unknown
@@ -116,9 +119,10 @@ def _pack_q(frame: ClusterFrame, clients: Sequence[ClientId]) -> str:
 def _split_weights(
     frame: ClusterFrame, clients: Sequence[ClientId]
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return index, weight and cluster of each participant that is shown, and sums of the others.
+    """Return index, weight and cluster of each participant that is shown, and totals.
 
-    The others are summed because there may be thousands of them in each round.
+    "count" and "weight" are totals of the participants that are not shown, because there may be
+    thousands of them in each round. "clusters" is the number of clusters of all participants.
     """
     record, position = frame.record, {client: row for row, client in enumerate(clients)}
     labels = get_clusters(record) or [0] * len(record.participants)

@@ -164,7 +164,7 @@ def _describe_clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
         "clients": [str(client) for client in shown],
         "cluster": [true_clusters[client] for client in shown] if has_clusters else None,
         "samples": [by_id[client]["samples"] for client in shown],
-        "of": len(clients),
+        "num_clients": len(clients),
         "clusters": len(set(true_clusters.values())) if has_clusters else None,
         "range": [min(sizes), max(sizes)],
         "held": sum(sum(client.get("test_samples") or ()) for client in clients),

@@ -115,8 +115,8 @@ def assign_by_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Ten
         return torch.full((len(clients),), -1)
     centers = tensors["centres"]
     known = ClientProfiles.from_tensors(tensors)
-    mean, count = known.get(compute_client_keys(clients), centers.shape[1])
-    return torch.where(count > 0, find_nearest_center(mean, centers), -1)
+    mean_profiles, num_rounds = known.get(compute_client_keys(clients), centers.shape[1])
+    return torch.where(num_rounds > 0, find_nearest_center(mean_profiles, centers), -1)
 
 
 def read_profiles(clients: Sequence[ClientId], tensors: TensorState) -> Tensor:

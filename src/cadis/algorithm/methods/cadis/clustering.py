@@ -1,8 +1,8 @@
 """Client clustering and aggregation weights of CADIS.
 
 From the paper: the Q-matrix (Section III-B.2), clusters found with a threshold (Eq. 13) and the
-weights of the clients (Eq. 1). Not in the paper: clusters of class profiles, found without a
-threshold.
+weights of the clients (Eq. 1). Not in the paper: clusters of class profiles (one number per class
+for each client, see :mod:`~cadis.algorithm.methods.cadis.profiles`), found without a threshold.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,15 @@ from cadis.algorithm.vectors import compute_cosines, normalize
 
 MAX_CLUSTERED_CLIENTS = 256  # if there are more, only a subset is clustered (quadratic cost)
 _SMOOTHED_ROUNDS = 2  # smooth the profiles of clients with at most this number of rounds
-_SAME_CLASSES_SIMILARITY = 0.9  # profiles of a round with a larger cosine have the same classes
+# two clients whose profiles in a round have a larger cosine count as having the same classes
+_SAME_CLASSES_SIMILARITY = 0.9
 _CUT_LEVELS = torch.linspace(0.4, 0.9, 51)  # candidates for the cut
 _CONTRAST_TOLERANCE = 0.03  # contrasts that differ by less count as equal
 _MIN_CONFIDENCE = 0.5  # if the confidence is smaller, all clients form one cluster
 _FEW_CLASSES = 3  # with so few classes, different clients often have similar profiles
 _ONE_CLUSTER_LEVEL = -1.0  # the smallest cosine: all clients are merged into one cluster
-_MIN_REPEATED_ROUNDS = 10  # rounds after the first of each client, to measure repeatability
+# to measure repeatability: minimum sum, over clients, of their rounds after the first
+_MIN_REPEATED_ROUNDS = 10
 
 
 def compute_q_matrix(
@@ -154,9 +156,9 @@ def find_contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
         rounds: r, mean number of rounds per client.
 
     Returns:
-        The cut. Its confidence is the largest contrast. Its level is lowered from the level with
-        this contrast as long as the contrast stays about the same, so that a small difference does
-        not separate a client from its cluster.
+        The cut. Its confidence is the largest contrast. To find its level, start at the level with
+        the largest contrast, and lower it while the contrast stays about the same, so that a small
+        difference does not separate a client from its cluster.
     """
     num_clients = len(similarity)
     rows, columns = torch.triu_indices(num_clients, num_clients, offset=1)
@@ -171,7 +173,7 @@ def find_contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
     return Cut(float(levels[lowest]), float(contrast[best]))
 
 
-def compute_repeatability(mean: Tensor, count: Tensor) -> float | None:
+def compute_repeatability(mean_profiles: Tensor, num_rounds: Tensor) -> float | None:
     """Return the mean cosine between two profiles of the same client from different rounds.
 
     The norms of the mean profiles are sufficient to compute it. The squared norm of the mean of m
@@ -179,17 +181,17 @@ def compute_repeatability(mean: Tensor, count: Tensor) -> float | None:
     itself, which are 1.
 
     Args:
-        mean: mean profiles, (n, classes).
-        count: number of rounds of each client, (n,).
+        mean_profiles: mean profiles, (n, classes).
+        num_rounds: number of rounds of each client, (n,).
 
     Returns:
         A number from 0 to 1, or None if too few clients took part in several rounds.
     """
-    rounds = count.double().clamp(max=PROFILE_WINDOW)
+    rounds = num_rounds.double().clamp(max=PROFILE_WINDOW)
     num_pairs = (rounds * (rounds - 1)).sum()
     if (rounds - 1).clamp(min=0).sum() < _MIN_REPEATED_ROUNDS:
         return None
-    squares = mean.double().square().sum(dim=1)
+    squares = mean_profiles.double().square().sum(dim=1)
     return float((rounds.square() * squares - rounds).clamp(min=0).sum() / num_pairs)
 
 
@@ -231,32 +233,33 @@ def update_profiles(known: ClientProfiles, keys: Tensor, profiles: Tensor) -> Cl
     """Add the profiles of a round to the mean profiles, and smooth the profiles of new clients.
 
     The mean profile of a client with few rounds is replaced by the average of the mean profiles of
-    all participants whose profiles in this round are similar. A received model far from the optimum
-    distorts all profiles of a round in the same way. The average corrects this, because it contains
-    clients with profiles from more rounds.
+    all participants whose profiles in this round are similar to its own. A received model far from
+    the optimum distorts all profiles of a round in the same way. The average reduces this error,
+    because the mean profiles of the other participants also contain earlier rounds.
 
     Args:
         known: mean profiles before the round.
-        keys: keys of the participants, (k,).
+        keys: integer keys of the participants (:func:`cadis.types.compute_client_keys`), (k,).
         profiles: profiles of the participants in this round, of norm 1, (k, classes).
     """
     known = known.observe(keys, profiles)
     if len(keys) > MAX_CLUSTERED_CLIENTS:
         return known
     groups = average_linkage(compute_cosines(profiles), _SAME_CLASSES_SIMILARITY)
-    mean, count = known.get(keys, profiles.shape[1])
-    rounds = count.clamp(max=PROFILE_WINDOW).float()
+    mean_profiles, num_rounds = known.get(keys, profiles.shape[1])
+    rounds = num_rounds.clamp(max=PROFILE_WINDOW).float()
     sums = torch.zeros(int(groups.max()) + 1, profiles.shape[1] + 1)
-    weighted = torch.cat([mean, torch.ones(len(keys), 1)], dim=1) * rounds[:, None]
+    weighted = torch.cat([mean_profiles, torch.ones(len(keys), 1)], dim=1) * rounds[:, None]
     sums = sums.index_add(0, groups, weighted)
     group_mean = (sums[:, :-1] / sums[:, -1:])[groups]
-    smoothed = torch.where(count[:, None] <= _SMOOTHED_ROUNDS, group_mean, mean)
-    return known.update(keys, smoothed, count)
+    is_new = num_rounds[:, None] <= _SMOOTHED_ROUNDS
+    smoothed = torch.where(is_new, group_mean, mean_profiles)
+    return known.update(keys, smoothed, num_rounds)
 
 
-def find_nearest_center(mean: Tensor, centers: Tensor) -> Tensor:
+def find_nearest_center(mean_profiles: Tensor, centers: Tensor) -> Tensor:
     """Return the cluster whose center is nearest to each mean profile, (k,)."""
-    return (normalize(mean) @ centers.T).argmax(dim=1)
+    return (normalize(mean_profiles) @ centers.T).argmax(dim=1)
 
 
 @dataclass(frozen=True)
@@ -266,39 +269,42 @@ class ProfileClusters:
     centers: Tensor  # mean profile of each cluster, of norm 1, (clusters, classes)
     cut: Cut  # the cut that was used
 
-    def predict(self, mean: Tensor) -> Tensor:
+    def predict(self, mean_profiles: Tensor) -> Tensor:
         """Return the cluster of each client, given the clients' mean profiles, (k,)."""
-        return find_nearest_center(mean, self.centers)
+        return find_nearest_center(mean_profiles, self.centers)
 
 
-def find_clusters(mean: Tensor, count: Tensor, threshold: float | None = None) -> ProfileClusters:
+def find_clusters(
+    mean_profiles: Tensor, num_rounds: Tensor, threshold: float | None = None
+) -> ProfileClusters:
     """Cluster clients by the cosine similarity of their mean class profiles. Not in the paper.
 
     Args:
-        mean: mean profiles, (n, classes).
-        count: number of rounds of each client, (n,).
+        mean_profiles: mean profiles, (n, classes).
+        num_rounds: number of rounds of each client, (n,).
         threshold: epsilon for the Q-matrix (Eq. 13); None uses :func:`find_contrast_cut`.
     """
-    profiles = normalize(mean)
+    profiles = normalize(mean_profiles)
     similarity = compute_cosines(profiles)
     if threshold is not None:
         labels = cluster_by_threshold(compute_q_matrix(similarity), threshold)
         cut = Cut(threshold, 1.0)
     else:
-        rounds = float(count.double().clamp(max=PROFILE_WINDOW).mean())
+        rounds = float(num_rounds.double().clamp(max=PROFILE_WINDOW).mean())
         cut = find_contrast_cut(similarity, rounds)
-        cut = Cut(cut.level, _compute_confidence(cut, mean, count)).merge_all_if_uncertain()
+        confidence = _compute_confidence(cut, mean_profiles, num_rounds)
+        cut = Cut(cut.level, confidence).merge_all_if_uncertain()
         labels = average_linkage(similarity, cut.level)
-    sums = torch.zeros(int(labels.max()) + 1, mean.shape[1])
+    sums = torch.zeros(int(labels.max()) + 1, mean_profiles.shape[1])
     return ProfileClusters(normalize(sums.index_add(0, labels, profiles)), cut)
 
 
-def _compute_confidence(cut: Cut, mean: Tensor, count: Tensor) -> float:
+def _compute_confidence(cut: Cut, mean_profiles: Tensor, num_rounds: Tensor) -> float:
     """Return the confidence of a cut, but at most the repeatability of the profiles.
 
     While the repeatability cannot be measured yet, the confidence is 0 if there are few classes.
     """
-    repeatability = compute_repeatability(mean, count)
+    repeatability = compute_repeatability(mean_profiles, num_rounds)
     if repeatability is not None:
         return min(cut.confidence, repeatability)
-    return cut.confidence if mean.shape[1] > _FEW_CLASSES else 0.0
+    return cut.confidence if mean_profiles.shape[1] > _FEW_CLASSES else 0.0

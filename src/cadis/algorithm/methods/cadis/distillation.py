@@ -53,7 +53,7 @@ def distillation_loss(
 
     Args:
         student: representations R_S(x) in the local model, (..., b, d).
-        teacher: representations R_T(x) in the received global model, (..., b, d').
+        teacher: representations R_T(x) in the received model, (..., b, d').
         bandwidth: h of the Gaussian kernel, or "mean".
         row_mask: True for rows that are samples, False for padding, (..., b); by default all True.
 
@@ -84,7 +84,7 @@ def not_true_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         student: logits of the local model, (..., b, classes).
-        teacher: logits of the received global model, (..., b, classes).
+        teacher: logits of the received model, (..., b, classes).
         labels: true classes, (..., b).
 
     Returns:
@@ -100,7 +100,7 @@ def masked_kl_divergence(mask: Tensor, student: Tensor, teacher: Tensor) -> Tens
     Args:
         mask: True for classes that are excluded from both distributions, (..., b, classes).
         student: logits of the local model, (..., b, classes).
-        teacher: logits of the received global model, (..., b, classes).
+        teacher: logits of the received model, (..., b, classes).
 
     Returns:
         The sum over the samples of KL(teacher || student), (...); 0 if all classes are masked.

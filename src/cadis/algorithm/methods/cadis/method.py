@@ -71,8 +71,8 @@ class CADIS(BaseMethod):
     of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of participants in its
     cluster, n_i its number of samples, and N the number of all samples. So all clusters have the
     same total weight if all clients have equally many samples. Clients add ``lambda * L_KD / b`` to
-    the cross-entropy of a batch of b samples: L_KD distills the received global model into the
-    local model (Eq. 19 and 20).
+    the cross-entropy of a batch of b samples: L_KD distills the received model into the local
+    model (Eq. 19 and 20).
 
     Departure from the paper: the defaults differ. The server compares class profiles, not whole
     updates of the layer (``signature``). It finds clusters without a threshold (``threshold``). The
@@ -81,19 +81,20 @@ class CADIS(BaseMethod):
 
     Attributes:
         signature: vector that is compared between clients: "profile", one number per class that
-            summarizes the update of the class in the classifier layer; or "head", the whole update
-            of the classifier layer (as in the CADIS paper).
+            summarizes how the weights of this class in the classifier layer changed; or "head", the
+            whole update of the classifier layer (as in the CADIS paper).
         threshold: lowest similarity (rescaled to [0, 1]) at which two clients are put into one
             cluster; "auto" finds the clusters without a threshold.
         threshold_growth: relative growth of the threshold per round; 0.001 multiplies it by 1.001.
         threshold_max: upper limit of a growing threshold.
         distillation: factor lambda of the distillation term in the local loss, which keeps the
-            local model similar to the global model; 0 disables the term.
-        distil: what to distill from the global model: "geometry", the distances between the model's
-            representations of the samples of a batch (as in the CADIS paper); or "not-true", the
-            predictions for all wrong classes (as in FedNTD).
-        bandwidth: width h of the Gaussian kernel if distil is "geometry"; "mean" uses the root mean
-            square distance between the representations of a batch.
+            local model similar to the received model; 0 disables the term.
+        distil: what to distill from the received model: "geometry", the distances between the
+            model's representations of the samples of a batch (as in the CADIS paper); or
+            "not-true", the predictions for all classes except the true class (as in FedNTD).
+        bandwidth: if distil is "geometry", the width h of the Gaussian kernel that converts
+            distances to similarities; "mean" uses the root mean square distance between the
+            representations of a batch.
         transitive: with scope "federation", how to estimate the similarity of clients that were
             never in the same round: "mean" (expected value), "sample" (random draw, as in the CADIS
             paper) or "off" (no estimate).

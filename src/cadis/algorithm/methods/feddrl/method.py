@@ -59,9 +59,8 @@ class FedDRL(ReceivedLossMethod):
     n_i / N.
 
     Attributes:
-        reach: upper limit of the outputs mu_i of the reinforcement-learning agent, whose softmax
-            gives the weights; apart from the random noise, weights differ at most by the factor
-            exp(reach).
+        reach: upper limit of the agent's outputs mu_i; the weights are the softmax of mu_i. Apart
+            from the random noise added to mu_i, weights differ at most by the factor exp(reach).
         exploration: largest standard deviation of the random noise added to mu_i, as a fraction of
             mu_i.
         discount: discount factor of the rewards of later rounds.

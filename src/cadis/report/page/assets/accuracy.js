@@ -146,7 +146,7 @@
     const main = part.metrics[part.metric] ?? "accuracy";
     const ranking = lines.length > 1 ? ` Methods are ranked by their mean ${main} over the ${part.ranking}.` : "";
     const width = Number(smoothing.value);
-    const mean = width > 1 ? `; each point is the mean of the last ${width} rounds` : "";
+    const mean = width > 1 ? `; each point is the mean of its round and the ${width - 1} before it` : "";
     return (
       `${capitalize(metricName())} of the global model on the test set${mean}.` +
       `${ranking}${bands}${clock}${rare} ` +

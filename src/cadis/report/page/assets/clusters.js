@@ -105,12 +105,13 @@
     const confidence = hasConfidence ? " Confidence: how certain the server is that there are clusters (0 to 1)." : "";
     const q = run.measured
       ? "similarity q of each pair of clients, rescaled so that the least similar pair has 0 and identical clients have 1"
-      : "q of each pair of clients: of the rounds in which both took part, the fraction in which they were in the same " +
+      : "q of each pair of clients, which is the fraction of their common rounds in which they were in the same " +
         "cluster, rescaled so that the smallest fraction is 0";
-    const numbers = run.flow.rounds.length > 1 ? ', numbered as in "Clusters over rounds"' : "";
+    const numbers =
+      run.flow.rounds.length > 1 ? ', with the same numbers as in the tooltips of "Clusters over rounds"' : "";
     const shown = run.clients.length;
     const limits = run.sampled ? " Clusters, agreement and the rescaling of q use these clients only." : "";
-    const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.${limits}` : "";
+    const sample = run.num_clients > shown ? ` ${shown} of ${run.num_clients} clients are shown.${limits}` : "";
     return (
       `First chart: ${q}; frames: the clusters that clients are sorted by${strip}. ` +
       "Second chart: weight of each participant in the new global model; numbers and colors: the clusters that the " +

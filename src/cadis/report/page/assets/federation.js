@@ -144,8 +144,8 @@
     const held = one.held ? `; ${Cadis.plural(one.held, "held-out test sample")} in total` : "";
     const range = `${one.range[0]} to ${one.range[1]} training samples per client${held}`;
     const shown = one.clients.length;
-    const sample = one.of > shown ? ` ${shown} of the ${one.of} clients are shown.` : "";
-    return `${Cadis.plural(one.of, "client")}${clusters}, ${classes}, ${range}.${sample}`;
+    const sample = one.num_clients > shown ? ` ${shown} of the ${one.num_clients} clients are shown.` : "";
+    return `${Cadis.plural(one.num_clients, "client")}${clusters}, ${classes}, ${range}.${sample}`;
   }
 
   function show() {

@@ -42,7 +42,7 @@
   /** A cluster keeps its number over rounds, and so its color. */
   const color = ({ cluster }) => Cadis.clusterColor(cluster);
 
-  const title = (node) => (node.cluster < 0 ? "no cluster yet (not taken part)" : `cluster ${node.cluster}`);
+  const title = (node) => (node.cluster < 0 ? "no cluster yet (has not taken part)" : `cluster ${node.cluster}`);
 
   function tip(run, all) {
     return ({ dataType, data }) => {
@@ -133,16 +133,16 @@
       (round, depth) => `${new Set(run.flow.found[depth].filter((cluster) => cluster >= 0)).size} in round ${round}`,
     );
     const shown = run.clients.length;
-    const sample = run.of > shown ? ` ${shown} of ${run.of} clients are shown.` : "";
+    const sample = run.num_clients > shown ? ` ${shown} of ${run.num_clients} clients are shown.` : "";
     const skipped = run.flow.rounds.length < run.flow.rounds.at(-1) ? " (not all rounds are shown)" : "";
     const truth = run.true
       ? " Colors are chosen so that, in the last column, a cluster has the color of the true cluster that it matches best."
       : "";
     figure.caption.textContent =
       `Each column is a round${skipped}, and each box is a cluster that the server found. The height of a box and the ` +
-      "number beside it show how many clients the cluster has. A band shows the clients that are in one cluster in a " +
-      "column and in the connected cluster in the next column. A cluster keeps its color while it keeps most of its " +
-      `clients.${truth} ` +
+      "number beside it show how many clients the cluster has. A band between two boxes shows the clients that are " +
+      "in the left cluster in one round and in the right cluster in the next round shown. A cluster keeps its color " +
+      `while it keeps most of its clients.${truth} ` +
       `Gray: clients that have not taken part yet.${sample}`;
     Cadis.refresh(chart, `Number of clusters: ${counts.join(", ")}.`);
   };

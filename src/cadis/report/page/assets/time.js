@@ -62,9 +62,9 @@
         "aggregation",
         "evaluation",
         "wall-clock",
-        "client samples/s",
-        `aggregation ${relative}`,
-        `client speed ${relative}`,
+        "training samples/s per worker",
+        `aggregation time ${relative}`,
+        `training speed ${relative}`,
       ],
       rows: part.methods.map((row) => [
         Cadis.method(row.method).name,
