@@ -12,13 +12,13 @@ from unittest import mock
 from benchmarks.measure import Measurement, seconds
 from cadis.analysis import describe_federation
 from cadis.engine import Engine
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 from cadis.store import RunFolder, RunWriter
 
 
 def measure_saving(method: str, rounds: int) -> Measurement:
     """Measure saving a round of the default digits relative to the round itself."""
-    built = build_experiment(resolve({}, {"method": method, "rounds": rounds + 1}))
+    built = make_experiment(resolve({}, {"method": method, "rounds": rounds + 1}))
     config, described = built.config, describe_federation(built.federation, 10)
     ratios, waited = list[float](), list[float]()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as temporary:  # /tmp may be in RAM

@@ -11,7 +11,7 @@ from benchmarks.floor import Floor, Work
 from benchmarks.measure import Measurement, seconds
 from benchmarks.pictures import Pair, make_random_images
 from cadis.algorithm.methods import FedAvg
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 from cadis.models import cnn, small_cnn
 from cadis.server import RoundResult
 from cadis.training import compute_batch_sizes
@@ -21,7 +21,7 @@ WORKERS = 2
 
 def measure_overhead_on_digits(rounds: int) -> Measurement:
     """Measure the default federation of ``cadis run``."""
-    built = build_experiment(resolve({}, {}))
+    built = make_experiment(resolve({}, {}))
     federation, settings = built.federation, built.config.settings.to_engine_settings()
     clients = [(client.inputs, client.labels) for client in federation.clients]
     work = Work(small_cnn(1, 8, 8, 10), *clients[0], settings.local.batch_size, settings.local.lr)

@@ -12,7 +12,7 @@ from benchmarks.measure import Measurement
 from benchmarks.pictures import make_random_images
 from cadis.data import Samples
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.experiment import build_method_variants, resolve
+from cadis.experiment import make_method_variants, resolve
 from cadis.experiment.variants import ALL
 from cadis.models import cnn
 from cadis.rng import use_one_thread
@@ -25,7 +25,7 @@ _BY_DEFINITION = {"ifca": "passes over the data with every model", "singleset": 
 
 def _build_engine(name: str, rounds: int, folder: Path) -> Engine:
     """Return an engine with the FedAvg CNN; half of the clients take part."""
-    (variant,) = build_method_variants([name], {}, {})
+    (variant,) = make_method_variants([name], {}, {})
     algorithm = resolve(variant.options, {}).algorithm
     owned = [Samples(*make_random_images(_PICTURES, n)) for n in range(_CLIENTS)]
     federation = Federation(owned, owned[0])

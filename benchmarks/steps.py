@@ -21,7 +21,7 @@ from cadis.algorithm import Algorithm, BaseMethod
 from cadis.algorithm.methods import CADIS, FedAvg
 from cadis.data import Samples
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 from cadis.models import cnn, resnet9, resnet18
 from cadis.rng import use_one_thread
 from cadis.training import LocalSettings, compute_batch_sizes
@@ -90,7 +90,7 @@ def iterate_rounds(case: Case, method: BaseMethod) -> Generator[TimedRound, None
 
 def make_digits_case(model: str) -> Case:
     """Return the default federation of ``cadis run``: 20 clients, 10 per round."""
-    built = build_experiment(resolve({}, {"model": model}))
+    built = make_experiment(resolve({}, {"model": model}))
     settings = built.config.settings.to_engine_settings()
     clients = [(client.inputs, client.labels) for client in built.federation.clients]
     per_round = settings.per_round or len(clients)

@@ -11,7 +11,7 @@ from typing import Any
 
 from cadis.algorithm import build_catalogue
 from cadis.errors import RunError
-from cadis.experiment import build_method_variants, resolve, run_experiment
+from cadis.experiment import make_method_variants, resolve, run_experiment
 from cadis.server import OnRound, RoundRecord
 from cadis.store import RunFolder, adjusted_rand_index, compute_mean_accuracy, find_rare_classes
 from cadis.store.observations import get_clusters, get_confidence
@@ -78,10 +78,10 @@ def _list_options(plan: Plan, common: Mapping[str, Any]) -> dict[str, Mapping[st
     """Return the options of each method and variant."""
     found: dict[str, Mapping[str, Any]] = {}
     for method in plan.methods:
-        (variant,) = build_method_variants([method], {}, common)
+        (variant,) = make_method_variants([method], {}, common)
         found[method] = variant.options
     for name, (method, own) in plan.variants.items():
-        (variant,) = build_method_variants([method], {}, {**common, **own})
+        (variant,) = make_method_variants([method], {}, {**common, **own})
         found[name] = variant.options
     return found
 

@@ -29,7 +29,7 @@ from cadis.algorithm.methods.cadis import (
     find_clusters,
 )
 from cadis.engine import Engine
-from cadis.experiment import HeadRecorder, build_experiment, resolve
+from cadis.experiment import HeadRecorder, make_experiment, resolve
 from cadis.rng import use_one_thread
 from cadis.store import adjusted_rand_index
 from experiments.running import RESULTS
@@ -180,7 +180,7 @@ def _read_lines() -> list[str]:
 def _evaluate(options: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
     """Return the mean agreement over rounds, by cut and signature."""
     all_options = {**options, "method": "fedavg", **({"data_dir": data_dir} if data_dir else {})}
-    experiment = build_experiment(resolve({}, all_options))
+    experiment = make_experiment(resolve({}, all_options))
     true_clusters = experiment.federation.true_clusters
     assert true_clusters is not None
     classes = len(experiment.federation.classes)

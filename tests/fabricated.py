@@ -16,7 +16,7 @@ from cadis.algorithm import Algorithm, BaseMethod, to_options
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.algorithm.methods.cadis import cluster_by_threshold, compute_q_matrix
 from cadis.analysis import Comparison, RunData, read_results
-from cadis.experiment import build_grid_variants, parse_grid
+from cadis.experiment import make_grid_variants, parse_grid
 from cadis.report.formats import TextTable
 from cadis.report.tables import make_tables
 from cadis.server import ModelRecord, Rejection, RoundRecord, Seconds, to_json_array
@@ -150,7 +150,7 @@ def write_sweep(
     """Write a sweep with two seeds; each variant is better than the last by the second level."""
     folder, variants = (
         StudyFolder(path),
-        build_grid_variants(parse_grid(grid), {}, {"rounds": rounds}),
+        make_grid_variants(parse_grid(grid), {}, {"rounds": rounds}),
     )
     parameters = tuple(parse_grid(grid))
     folder.write(Study("sweep", variants, (0, 1), "cadis sweep", parameters=parameters))

@@ -7,12 +7,12 @@ The same on the command line:  cadis run --method cadis --server-optimizer adam 
 
 import cadis
 from cadis.algorithm.server_optimizers import Adam
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 
 
 def main(rounds: int = 20) -> cadis.RunResult:
     """Run CADIS with Adam on the server: handwritten digits, 20 clients in 5 clusters."""
-    digits = build_experiment(resolve({}, {}))
+    digits = make_experiment(resolve({}, {}))
     return cadis.run(
         digits.model,
         digits.federation.clients,

@@ -7,12 +7,12 @@ The same on the command line:  cadis run --method cadis --clip 1.0 --noise 0.1
 
 import cadis
 from cadis.algorithm.transforms import Clip, Noise
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 
 
 def main(rounds: int = 20) -> cadis.RunResult:
     """Run CADIS on handwritten digits; clip updates to the norm 1 and add noise."""
-    digits = build_experiment(resolve({}, {}))
+    digits = make_experiment(resolve({}, {}))
     return cadis.run(
         digits.model,
         digits.federation.clients,

@@ -9,12 +9,12 @@ import torch
 from cadis.analysis import PartitionSummary
 from cadis.data.partition import PARTITIONERS
 from cadis.errors import CadisError
-from cadis.experiment import Experiment, build_experiment, load_dataset, resolve
+from cadis.experiment import Experiment, load_dataset, make_experiment, resolve
 from support import draw_picture, draw_pills
 
 
 def build(**options: object) -> Experiment:
-    return build_experiment(resolve({}, options))
+    return make_experiment(resolve({}, options))
 
 
 @pytest.mark.parametrize("name", PARTITIONERS)

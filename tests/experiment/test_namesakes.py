@@ -9,7 +9,7 @@ import pytest
 from cadis._io import to_toml
 from cadis.algorithm import find_user_classes
 from cadis.algorithm.server_optimizers import Adam
-from cadis.experiment import build_grid_variants, build_method_variants, parse_grid, resolve
+from cadis.experiment import make_grid_variants, make_method_variants, parse_grid, resolve
 from cadis.store import RunFolder
 from cli_support import call, refuse, succeed
 from support import get_refusal
@@ -103,10 +103,10 @@ def test_tables_of_parts_with_the_same_name() -> None:
 
 def test_grids_and_comparisons_with_qualified_names() -> None:
     grid = parse_grid(["local-optimizer-adam-tau=1,2"], find_user_classes(BOTH))
-    taus = [v.options["local_optimizer.adam"]["tau"] for v in build_grid_variants(grid, {}, BOTH)]
+    taus = [v.options["local_optimizer.adam"]["tau"] for v in make_grid_variants(grid, {}, BOTH)]
     assert taus == [1, 2]
     overrides = {**LOCAL, "local_optimizer_adam_tau": "0.25"}
-    fedavg, adam = build_method_variants(["fedavg", "fedadam"], {}, overrides)
+    fedavg, adam = make_method_variants(["fedavg", "fedadam"], {}, overrides)
     assert fedavg.options["adam"]["tau"] == 0.25
     assert adam.options["local_optimizer.adam"]["tau"] == 0.25
     assert adam.options["server_optimizer.adam"]["tau"] == Adam().tau

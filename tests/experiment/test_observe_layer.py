@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from cadis._io import Callbacks
 from cadis.analysis import HeadProbe
 from cadis.errors import CadisError, RunError
-from cadis.experiment import build_model, load_dataset, observe_layer, resolve
+from cadis.experiment import load_dataset, make_model, observe_layer, resolve
 from cadis.rng import derive_generator
 from support import draw_picture
 from theory import find_trained_classes
@@ -72,7 +72,7 @@ def train_by_hand(options: dict[str, Any]) -> Tensor:
     """Return the first update computed with plain torch: class 0, one epoch of SGD."""
     config = resolve({}, options)
     train = load_dataset(config.settings).train
-    model = build_model(config.settings.resolve_auto(5, (1, 8, 8)), (1, 8, 8), 10)
+    model = make_model(config.settings.resolve_auto(5, (1, 8, 8)), (1, 8, 8), 10)
     before = deepcopy(model.state_dict())
     pool = (train.labels == 0).nonzero()[:, 0]
     pool = pool[torch.randperm(len(pool), generator=derive_generator(options["seed"], "layer", 0))][

@@ -7,7 +7,7 @@ import torch
 
 from cadis.data import Dataset, Samples
 from cadis.errors import CadisError
-from cadis.experiment import ExperimentConfig, build_experiment, resolve, run_experiment
+from cadis.experiment import ExperimentConfig, make_experiment, resolve, run_experiment
 from cadis.store import RunFolder
 from support import run_small, small_federation
 
@@ -34,7 +34,7 @@ def make_config(**options: object) -> ExperimentConfig:
 
 
 def test_clients_are_tested_on_their_own_test_samples(tmp_path: Path) -> None:
-    experiment = build_experiment(make_config(), dataset=make_dataset())
+    experiment = make_experiment(make_config(), dataset=make_dataset())
     assert experiment.federation.client_ids == ("a", "b", "c")
     assert [len(samples) for samples in experiment.federation.client_tests] == [4, 8, 0]
     result = run_experiment(make_config(), tmp_path / "run", dataset=make_dataset())
@@ -49,7 +49,7 @@ def test_clients_are_tested_on_their_own_test_samples(tmp_path: Path) -> None:
 
 
 def test_held_out_samples_replace_own_test_samples() -> None:
-    experiment = build_experiment(make_config(client_test=0.5), dataset=make_dataset())
+    experiment = make_experiment(make_config(client_test=0.5), dataset=make_dataset())
     split = experiment.federation.hold_out(0.5, 0)
     assert [len(samples) for samples in split.client_tests] == [10, 10, 4]
 
@@ -58,7 +58,7 @@ def test_held_out_samples_replace_own_test_samples() -> None:
 def test_clients_without_test_samples_are_tested_on_training_data(
     options: dict[str, object],
 ) -> None:
-    experiment = build_experiment(make_config(**options), dataset=make_dataset())
+    experiment = make_experiment(make_config(**options), dataset=make_dataset())
     assert not len(experiment.federation.client_tests)
 
 

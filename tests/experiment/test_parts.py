@@ -14,7 +14,7 @@ from cadis.algorithm.methods import FedAvg, FedDyn, FedFA, FedProx
 from cadis.algorithm.samplers import Uniform
 from cadis.algorithm.transforms import TRANSFORMS, TransformRound
 from cadis.errors import CadisError
-from cadis.experiment import build_grid_variants, build_method_variants, parse_grid, resolve
+from cadis.experiment import make_grid_variants, make_method_variants, parse_grid, resolve
 from cadis.types import Message
 from support import get_refusal
 
@@ -182,7 +182,7 @@ def test_wrong_parameters_are_refused_in_one_sentence(
 def test_user_defined_method_is_compared_with_built_in_ones() -> None:
     file = {"mine": {"parameter": 5}, "fedprox": {"mu": 0.25}}
     overrides = {"levels": "7", "sgd_momentum": "0.9", "lr": "0.2"}
-    mine, prox = build_method_variants(["own.py:Mine", "FedProx"], file, overrides)
+    mine, prox = make_method_variants(["own.py:Mine", "FedProx"], file, overrides)
     assert (mine.name, mine.label) == ("mine", "Mine")
     assert mine.options["method"] == "own.py:Mine"
     assert (mine.options["mine"]["parameter"], mine.options["mine"]["levels"]) == (5, [7])
@@ -196,13 +196,13 @@ def test_user_defined_method_is_compared_with_built_in_ones() -> None:
 def test_parameter_of_two_compared_methods_must_be_qualified() -> None:
     expected = "'alpha' is a parameter of fedfa and feddyn; write --fedfa-alpha or --feddyn-alpha."
     assert (
-        get_refusal(build_method_variants, ["fedfa", "feddyn", "fedavg"], {}, {"alpha": "0.3"})
+        get_refusal(make_method_variants, ["fedfa", "feddyn", "fedavg"], {}, {"alpha": "0.3"})
         == expected
     )
-    (fa, _) = build_method_variants(["fedfa", "fedavg"], {}, {"alpha": "0.3"})
+    (fa, _) = make_method_variants(["fedfa", "fedavg"], {}, {"alpha": "0.3"})
     assert fa.options["fedfa"]["alpha"] == 0.3
     both = {"fedfa_alpha": "0.3", "feddyn_alpha": "0.2"}
-    fa, dyn = build_method_variants(["fedfa", "feddyn"], {}, both)
+    fa, dyn = make_method_variants(["fedfa", "feddyn"], {}, both)
     assert fa.options["fedfa"] == {"alpha": 0.3, "beta": FedFA().beta}
     assert dyn.options["feddyn"] == {"alpha": 0.2}
     assert FedDyn().alpha != 0.2
@@ -210,7 +210,7 @@ def test_parameter_of_two_compared_methods_must_be_qualified() -> None:
 
 def test_ablations_override_the_parameter_that_they_change() -> None:
     for overrides in ({"distillation": "0.5"}, {"cadis_distillation": "0.5"}):
-        whole, ablation = build_method_variants(["cadis", "cadis-no-distillation"], {}, overrides)
+        whole, ablation = make_method_variants(["cadis", "cadis-no-distillation"], {}, overrides)
         assert whole.options["cadis"]["distillation"] == 0.5
         assert ablation.options["cadis"]["distillation"] == 0.0
 
@@ -234,7 +234,7 @@ def test_wrong_comparisons_are_refused_in_one_sentence(
 ) -> None:
     text = (here / "own.py").read_text()
     (here / "oracle.py").write_text(text.replace('"mine"', '"cadis-oracle"'))
-    assert sentence in get_refusal(build_method_variants, names, {}, overrides)
+    assert sentence in get_refusal(make_method_variants, names, {}, overrides)
 
 
 def test_grids_of_parts_and_qualified_parameters() -> None:
@@ -242,10 +242,10 @@ def test_grids_of_parts_and_qualified_parameters() -> None:
     user_parts = find_user_classes(method)
     grid = parse_grid(["parameter=1,2", "mine-momentum=0.5", "shrinkage=3"], user_parts)
     assert list(grid) == ["parameter", "mine_momentum", "shrinkage"]
-    one, two = build_grid_variants(grid, {}, method)
+    one, two = make_grid_variants(grid, {}, method)
     assert [v.options["mine"]["parameter"] for v in (one, two)] == [1, 2]
     assert one.options["shrink-it"]["shrinkage"] == 3
-    methods = build_grid_variants(parse_grid(["method=fedavg,own.py:Mine"]), {}, {})
+    methods = make_grid_variants(parse_grid(["method=fedavg,own.py:Mine"]), {}, {})
     assert [variant.options["method"] for variant in methods] == ["fedavg", "own.py:Mine"]
     assert methods[1].name == "method=own.py-Mine"
     with pytest.raises(CadisError, match="There is no option 'parameter'"):

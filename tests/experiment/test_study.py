@@ -9,7 +9,7 @@ import pytest
 
 from cadis._io import NO_CALLBACKS, Callbacks
 from cadis.errors import CadisError
-from cadis.experiment import build_method_variants, find_study_folder, run_study
+from cadis.experiment import find_study_folder, make_method_variants, run_study
 from cadis.server import OnRound, RoundResult
 from cadis.store import PlannedRun, RunFolder, Study, StudyFolder, is_locked, list_planned_runs
 from support import get_refusal, have_identical_models
@@ -44,7 +44,7 @@ class Recorder:
 
 
 def quick_study(methods: str = "fedavg,cadis", seeds: int = 2, **changes: str) -> Study:
-    variants = build_method_variants(methods.split(","), {}, QUICK | changes)
+    variants = make_method_variants(methods.split(","), {}, QUICK | changes)
     return Study("compare", variants, tuple(range(seeds)), "cadis compare", "fedavg")
 
 

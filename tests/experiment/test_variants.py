@@ -1,14 +1,14 @@
 import pytest
 
 from cadis.errors import CadisError
-from cadis.experiment import build_grid_variants, build_method_variants, parse_grid
+from cadis.experiment import make_grid_variants, make_method_variants, parse_grid
 from cadis.experiment.variants import ABLATIONS, choose_baseline, find_method_classes
 from support import get_refusal
 
 
 def test_parameters_apply_to_their_method() -> None:
     overrides = {"threshold": "0.8", "mu": "0.5", "rounds": "7", "ratio": "2:1"}
-    fedavg, prox, cadis = build_method_variants(["fedavg", "FedProx", "cadis"], {}, overrides)
+    fedavg, prox, cadis = make_method_variants(["fedavg", "FedProx", "cadis"], {}, overrides)
     assert prox.options["fedprox"] == {"mu": 0.5}
     assert cadis.options["cadis"]["threshold"] == 0.8
     assert "threshold" not in str(fedavg.options)
@@ -19,7 +19,7 @@ def test_parameters_apply_to_their_method() -> None:
 
 
 def test_each_ablation_changes_one_part() -> None:
-    whole, *ablations = build_method_variants(["ablations"], {}, {"gamma": "0.3"})
+    whole, *ablations = make_method_variants(["ablations"], {}, {"gamma": "0.3"})
     assert [variant.name for variant in ablations] == list(ABLATIONS)
     for variant in ablations:
         ablation = ABLATIONS[variant.name]
@@ -33,18 +33,18 @@ def test_each_method_has_its_default_parts() -> None:
     names = ["fedavg", "fedavgm", "cadis-paper", "cadis"]
     parts = [
         (v.options["sampler"], v.options["server_optimizer"])
-        for v in build_method_variants(names, {}, {})
+        for v in make_method_variants(names, {}, {})
     ]
     assert [sampler for sampler, _ in parts] == [*["uniform"] * 3, "clusters"]
     assert [optimizer for _, optimizer in parts] == ["plain", "momentum", "plain", "momentum"]
-    variants = build_method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
+    variants = make_method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
     assert [v.options["server_optimizer"] for v in variants] == ["adam", "momentum", "adam", "adam"]
     assert {v.options["sampler"] for v in variants} == {"uniform"}
 
 
 def test_samplers_with_fedavg_are_variants() -> None:
     names = ["power-of-choice", "fedcluster", "hics"]
-    variants = build_method_variants(names, {}, {})
+    variants = make_method_variants(names, {}, {})
     assert {v.options["method"] for v in variants} == {"fedavg"}
     assert [v.options["sampler"] for v in variants] == names
     labels = [v.label for v in variants]
@@ -54,12 +54,12 @@ def test_samplers_with_fedavg_are_variants() -> None:
 
 def test_cadis_paper_has_separate_parameters() -> None:
     file = {"cadis-paper": {"threshold": 0.975}}
-    paper, now = build_method_variants(["cadis-paper", "cadis"], file, {})
+    paper, now = make_method_variants(["cadis-paper", "cadis"], file, {})
     assert paper.options["cadis-paper"]["threshold"] == 0.975
     assert now.options["cadis"]["threshold"] == "auto"
     with pytest.raises(CadisError, match="write --cadis-paper-threshold or --cadis-threshold"):
-        build_method_variants(["cadis-paper", "cadis"], {}, {"threshold": "0.8"})
-    paper, now = build_method_variants(
+        make_method_variants(["cadis-paper", "cadis"], {}, {"threshold": "0.8"})
+    paper, now = make_method_variants(
         ["cadis-paper", "cadis"], {}, {"cadis_paper_threshold": "0.8"}
     )
     assert paper.options["cadis-paper"]["threshold"] == 0.8
@@ -74,7 +74,7 @@ def test_baseline_does_not_pool_clients() -> None:
 
 def test_repeated_method_is_compared_once() -> None:
     names = [
-        variant.name for variant in build_method_variants(["cadis", "ablations", "cadis"], {}, {})
+        variant.name for variant in make_method_variants(["cadis", "ablations", "cadis"], {}, {})
     ]
     assert names == ["cadis", *ABLATIONS]
 
@@ -82,7 +82,7 @@ def test_repeated_method_is_compared_once() -> None:
 def test_grid_has_every_combination() -> None:
     grid = parse_grid(["threshold=0.6, 0.8", "batch-size=4,8,4"])
     assert grid == {"threshold": ["0.6", "0.8"], "batch_size": ["4", "8"]}
-    variants = build_grid_variants(grid, {"rounds": 3}, {})
+    variants = make_grid_variants(grid, {"rounds": 3}, {})
     assert [variant.cell for variant in variants] == [
         ("0.6", "4"), ("0.6", "8"), ("0.8", "4"), ("0.8", "8"),
     ]  # fmt: skip

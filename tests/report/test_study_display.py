@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cadis.algorithm import ServerState
 from cadis.algorithm.methods import FedAvg
-from cadis.experiment import build_method_variants, run_study
+from cadis.experiment import make_method_variants, run_study
 from cadis.report.study_display import show_study_progress
 from cadis.server import RoundResult, RunState
 from cadis.store import Study, StudyFolder, Variant, list_planned_runs
@@ -20,7 +20,7 @@ QUICK = {"rounds": "2", "clients": "8", "per_round": "4", "epochs": "1", "worker
 def run_and_capture(folder: StudyFolder, methods: list[str], terminal: bool, **changed: str) -> str:
     """Run a study and return its output in a terminal or a file."""
     study = folder.add(
-        Study("compare", build_method_variants(methods, {}, QUICK | changed), (0,), "")
+        Study("compare", make_method_variants(methods, {}, QUICK | changed), (0,), "")
     )
     paper = io.StringIO()
     console = Console(file=paper, force_terminal=terminal, width=100)
@@ -41,7 +41,7 @@ def test_a_terminal_has_a_bar_for_each_method_and_the_time_left(tmp_path: Path) 
 
 def test_many_variants_share_one_bar(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    options = build_method_variants(["fedavg"], {}, QUICK)[0].options
+    options = make_method_variants(["fedavg"], {}, QUICK)[0].options
     many = tuple(Variant(f"v{n}", f"variant {n}", options) for n in range(13))
     runs = list(list_planned_runs(folder, folder.add(Study("compare", many, (0,), ""))))
     record = write_run(tmp_path / "run", FedAvg(), rounds=1).read_history()[0]

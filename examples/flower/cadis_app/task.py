@@ -16,7 +16,7 @@ from cadis._io.user_code import search_folder
 from cadis.algorithm import KINDS
 from cadis.data import Dataset, Samples, load_site_data
 from cadis.engine import Federation
-from cadis.experiment import ExperimentConfig, build_experiment, build_model, count_outputs, resolve
+from cadis.experiment import ExperimentConfig, count_outputs, make_experiment, make_model, resolve
 from cadis.options import OPTIONS
 from cadis.store import ModelInputs
 
@@ -68,7 +68,7 @@ def _load_task(items: tuple[tuple[str, Any], ...], clients: int) -> Task:
         options[name.replace("-", "_")] = value
     if run["dataset"] == "sites":
         return _make_site_task(run, options)
-    experiment = build_experiment(resolve({}, options))
+    experiment = make_experiment(resolve({}, options))
     settings = experiment.config.settings
     federation = experiment.federation.hold_out(
         settings.client_test, settings.seed
@@ -92,7 +92,7 @@ def _make_site_task(run: Mapping[str, Any], options: dict[str, Any]) -> Task:
     config = resolve({}, {name: value for name, value in options.items() if name != "dataset"})
     settings = config.settings.resolve_auto(int(options["clients"]), shape)
     num_outputs = count_outputs(config.algorithm.task, len(classes))
-    model = build_model(settings, shape, num_outputs)
+    model = make_model(settings, shape, num_outputs)
     inputs = ModelInputs(shape, "float32")  # the scaling is known only at the sites
     return Task(replace(config, settings=settings), model, classes, None, inputs)
 

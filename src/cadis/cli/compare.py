@@ -17,10 +17,10 @@ from cadis.cli.run import make_run_name, read_file_options
 from cadis.errors import CadisError
 from cadis.experiment import (
     Settings,
-    build_grid_variants,
     check_run_count,
     check_tracker,
     find_study_folder,
+    make_grid_variants,
     parse_grid,
     plan_comparison,
     run_study,
@@ -50,7 +50,7 @@ def compare(
     first_seed = options.pop("seed", file.get("seed", 0))
     values = _read_grid(grid, file, options) if grid or methods is None else {}
     if methods is None:
-        variants = build_grid_variants(values, file, options)
+        variants = make_grid_variants(values, file, options)
         study = Study("sweep", variants, (), "", parameters=tuple(values))
     else:
         study = plan_comparison(methods.split(","), values, preset, file, options)

@@ -12,10 +12,10 @@ from cadis.cli.run import make_run_name, read_file_options, shorten_name
 from cadis.data.partition import write_partition
 from cadis.errors import CadisError
 from cadis.experiment import (
-    build_partition,
     choose_partition,
     get_client_tests,
     load_dataset,
+    make_partition,
     observe_layer,
     resolve,
 )
@@ -41,7 +41,7 @@ def partition(
     with show_loading(console) as callbacks:
         dataset = load_dataset(config.settings, callbacks)
     config = choose_partition(config, dataset)
-    name, split = config.settings.partition, build_partition(config, dataset)
+    name, split = config.settings.partition, make_partition(config, dataset)
     client_tests = get_client_tests(dataset, split.client_ids) if name == "clients" else ()
     summary = PartitionSummary.from_partition(
         f"{dataset.name}, {name}", dataset, split, client_tests

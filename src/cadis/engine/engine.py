@@ -131,7 +131,7 @@ class Engine:
                     f"{error.problem}; {self._explain_divergence(error.state)}"
                 ) from None
 
-    def build_model(self, state: ModelState) -> nn.Module:
+    def make_model(self, state: ModelState) -> nn.Module:
         """Return a copy of the module with the parameters and buffers of ``state``."""
         return self._load_model(state).module
 

@@ -2,13 +2,13 @@
 
 from cadis.experiment.build import (
     Experiment,
-    build_experiment,
-    build_model,
-    build_partition,
     choose_partition,
     count_outputs,
     get_client_tests,
     load_dataset,
+    make_experiment,
+    make_model,
+    make_partition,
 )
 from cadis.experiment.compare_methods import ComparisonResult, compare
 from cadis.experiment.config import ExperimentConfig, Settings, resolve
@@ -32,8 +32,8 @@ from cadis.experiment.run_federation import run
 from cadis.experiment.study import find_study_folder, plan_comparison, run_study
 from cadis.experiment.tracking import Tracking, check_tracker, combine_callbacks
 from cadis.experiment.variants import (
-    build_grid_variants,
-    build_method_variants,
     check_run_count,
+    make_grid_variants,
+    make_method_variants,
     parse_grid,
 )

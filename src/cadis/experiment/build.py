@@ -29,14 +29,14 @@ class Experiment:
     model: nn.Module
 
 
-def build_experiment(
+def make_experiment(
     config: ExperimentConfig, callbacks: Callbacks = NO_CALLBACKS, dataset: Dataset | None = None
 ) -> Experiment:
     """Load the dataset unless it is given, split it among clients, and build the model."""
     dataset = dataset or load_dataset(config.settings, callbacks)
     config = choose_partition(config, dataset)
     num_outputs = count_outputs(config.algorithm.task, dataset.num_classes)
-    partition = build_partition(config, dataset)
+    partition = make_partition(config, dataset)
     if config.settings.model == "auto":
         _check_input_type(dataset.train)
     settings = config.settings.resolve_auto(len(partition.indices), get_input_shape(dataset))
@@ -50,7 +50,7 @@ def build_experiment(
         client_tests=get_client_tests(dataset, partition.client_ids) if has_client_tests else (),
         preprocessing=dataset.preprocessing,
     )
-    model = build_model(settings, get_input_shape(dataset), num_outputs)
+    model = make_model(settings, get_input_shape(dataset), num_outputs)
     return Experiment(replace(config, settings=settings), federation, model)
 
 
@@ -103,7 +103,7 @@ def get_input_shape(dataset: Dataset) -> tuple[int, ...]:
     return tuple(dataset.train.inputs.shape[1:])
 
 
-def build_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
+def make_partition(config: ExperimentConfig, dataset: Dataset) -> Partition:
     """Split the training data among clients; all methods with the same seed get the same split."""
     settings, labels = config.settings, dataset.train.labels
     name, minimum = settings.partition, settings.min_samples
@@ -156,7 +156,7 @@ def get_client_tests(dataset: Dataset, client_ids: Sequence[ClientId]) -> Sequen
     return Subsets(dataset.test, tuple(indices)) if any(map(len, indices)) else ()
 
 
-def build_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+def make_model(settings: Settings, shape: tuple[int, ...], num_outputs: int) -> nn.Module:
     """Build the initial global model; its parameters depend only on the seed.
 
     Args:

@@ -14,7 +14,7 @@ from cadis.algorithm.methods import get_method_label
 from cadis.analysis import describe_federation
 from cadis.data import Dataset
 from cadis.engine import Engine, EngineSettings, Federation
-from cadis.experiment.build import build_experiment
+from cadis.experiment.build import make_experiment
 from cadis.experiment.config import ExperimentConfig
 from cadis.rng import use_one_thread
 from cadis.server import OnRound, RoundRecord
@@ -97,7 +97,7 @@ class FederationRun:
         settings = replace(self.settings, seed=seed)
         return replace(self, settings=settings, options={**self.options, "seed": seed})
 
-    def build_engine(self, folder: RunFolder) -> Engine:
+    def make_engine(self, folder: RunFolder) -> Engine:
         """Build the engine, which checks that model, data and algorithm fit together."""
         clients = folder.client_folder
         return Engine(
@@ -113,7 +113,7 @@ class FederationRun:
         callbacks: Callbacks = NO_CALLBACKS,
     ) -> RunResult:
         """Run all rounds, or the remaining ones if ``resume``, and write all files of the run."""
-        engine = self.build_engine(folder)
+        engine = self.make_engine(folder)
         description = describe_federation(engine.federation, engine.num_classes)
         evaluation, rejections = None, RejectionLog(callbacks.say)
         inputs = ModelInputs.from_samples(engine.federation.test, engine.federation.preprocessing)
@@ -130,7 +130,7 @@ class FederationRun:
             evaluation = evaluation or engine.test(state)  # a resumed run may have no round left
             summary = writer.finish(state, evaluation)
         rejections.finish()
-        models = {name: engine.build_model(model) for name, model in state.server.models.items()}
+        models = {name: engine.make_model(model) for name, model in state.server.models.items()}
         return RunResult(models, writer.history, summary, folder.path)
 
 
@@ -153,7 +153,7 @@ def run_experiment(
         callbacks: called with progress and messages.
         dataset: the dataset, if it is already loaded.
     """
-    experiment = build_experiment(config, callbacks, dataset)
+    experiment = make_experiment(config, callbacks, dataset)
     settings = experiment.config.settings
     run = FederationRun(
         experiment.model,

@@ -10,7 +10,7 @@ from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.analysis import describe_federation
 from cadis.errors import CadisError, RunError
 from cadis.experiment.execution import FederationRun
-from cadis.experiment.run_federation import build_federation, complete_options, plan_run
+from cadis.experiment.run_federation import complete_options, make_federation, plan_run
 from cadis.experiment.variants import (
     CHOICES,
     NamedVariant,
@@ -49,7 +49,7 @@ class InMemoryStudy:
         if "method" in options:
             raise CadisError("Name the methods to compare as methods=..., not as method=... .")
         options = complete_options(options)
-        federation = build_federation(options)
+        federation = make_federation(options)
         runs, variants = {}, []
         for name, instance in _expand_groups(methods).items():
             if instance is not None:
@@ -75,7 +75,7 @@ class InMemoryStudy:
         """Raise an error if a finished run in the folder has other clients or data."""
         for run in runs:
             if run.variant.name in self.runs and run.is_finished():
-                engine = self.runs[run.variant.name].with_seed(run.seed).build_engine(run.folder)
+                engine = self.runs[run.variant.name].with_seed(run.seed).make_engine(run.folder)
                 description = describe_federation(engine.federation, engine.num_classes)
                 if run.folder.read_json("federation.json") != description:
                     raise CadisError(

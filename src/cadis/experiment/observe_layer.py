@@ -15,7 +15,7 @@ from cadis.analysis import HeadProbe, ProbedModel
 from cadis.data import Dataset, Subsets
 from cadis.engine import Engine, Federation
 from cadis.errors import CadisError, RunError
-from cadis.experiment.build import build_model, get_input_shape, load_dataset
+from cadis.experiment.build import get_input_shape, load_dataset, make_model
 from cadis.experiment.config import ExperimentConfig, Settings
 from cadis.rng import derive_generator
 from cadis.types import ClientUpdate
@@ -78,7 +78,7 @@ def observe_layer(
         classes=dataset.classes,
     )
     settings = config.settings.resolve_auto(len(plans), get_input_shape(dataset))
-    model = build_model(settings, get_input_shape(dataset), dataset.num_classes)
+    model = make_model(settings, get_input_shape(dataset), dataset.num_classes)
     updates, has_bias = _train(model, settings, federation, callbacks)
     panels = tuple(
         ProbedModel(title, trained_classes, len(samples), update)

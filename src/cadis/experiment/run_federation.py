@@ -173,7 +173,7 @@ def run(
         raise CadisError("The tracker needs a folder for its files; give one as out.")
     if resume and out is None:
         raise CadisError("Give the folder of the run to resume, as out.")
-    planned = plan_run(options, build_federation(options))
+    planned = plan_run(options, make_federation(options))
     metric_key = planned.algorithm.task.main_metric
     with open_folder(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
         console, no_bar = Console(stderr=True), nullcontext((None, NO_CALLBACKS))
@@ -202,7 +202,7 @@ def plan_run(options: Mapping[str, Any], federation: Federation) -> FederationRu
 
     Args:
         options: all arguments of :func:`run` by name.
-        federation: the result of :func:`build_federation` for these options.
+        federation: the result of :func:`make_federation` for these options.
     """
     model = options["model"]
     lr = get_auto_lr(model) if options["lr"] == "auto" else options["lr"]
@@ -230,7 +230,7 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
 
 
-def build_federation(options: Mapping[str, Any]) -> Federation:
+def make_federation(options: Mapping[str, Any]) -> Federation:
     """Convert the data in the arguments of :func:`run` to a federation.
 
     Inputs in float64 are converted to float32, unless the model has float64 parameters.

@@ -15,7 +15,7 @@ from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
 from cadis.experiment.presets import match_paper_report
 from cadis.experiment.tracking import Tracking, combine_callbacks
-from cadis.experiment.variants import build_method_grid, build_method_variants, choose_baseline
+from cadis.experiment.variants import choose_baseline, make_method_grid, make_method_variants
 from cadis.options import DatasetOptions
 from cadis.server import OnRound
 from cadis.store import (
@@ -65,9 +65,9 @@ def plan_comparison(
         overrides: options of the command line, in one flat mapping.
     """
     names, first_values = list(methods), {name: values[0] for name, values in grid.items()}
-    plain = variants = build_method_variants(names, file, {**overrides, **first_values})
+    plain = variants = make_method_variants(names, file, {**overrides, **first_values})
     if grid:
-        variants = build_method_grid(names, grid, file, overrides)
+        variants = make_method_grid(names, grid, file, overrides)
     paper = match_paper_report(preset, plain[0].options) if preset and not grid else None
     methods_by_name = {v.name: find_part_class(KINDS["method"], v.options["method"]) for v in plain}
     base = choose_baseline(methods_by_name)

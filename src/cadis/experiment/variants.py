@@ -90,7 +90,7 @@ _MAX_RUNS = 1000
 """Maximum number of runs of one study."""
 
 
-def build_method_variants(
+def make_method_variants(
     names: Iterable[str], file: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
     """Build one variant per method or ablation, with its options.
@@ -105,7 +105,7 @@ def build_method_variants(
     methods = list(dict.fromkeys(classes.values()))
     _check_parameters(overrides, methods)
     return tuple(
-        _build_method_variant(name, method, methods, file, overrides)
+        _make_method_variant(name, method, methods, file, overrides)
         for name, method in classes.items()
     )
 
@@ -132,7 +132,7 @@ def choose_baseline(methods: Mapping[str, type[Any]]) -> str:
     return "fedavg" if "fedavg" in methods else [*federations, *methods][0]
 
 
-def build_grid_variants(
+def make_grid_variants(
     grid: Mapping[str, Sequence[str]], file: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> tuple[Variant, ...]:
     """Build one variant per combination of the values in the grid."""
@@ -149,7 +149,7 @@ def build_grid_variants(
     )
 
 
-def build_method_grid(
+def make_method_grid(
     names: Sequence[str],
     grid: Mapping[str, Sequence[str]],
     file: Mapping[str, Any],
@@ -167,7 +167,7 @@ def build_method_grid(
             cell=values,
         )
         for values, options in _cells(grid, overrides)
-        for variant in build_method_variants(names, file, options)
+        for variant in make_method_variants(names, file, options)
     )
 
 
@@ -228,7 +228,7 @@ def get_variant(name: str, method: type[Any]) -> NamedVariant:
     return VARIANTS.get(name, NamedVariant(method.label or method.__name__, name))
 
 
-def _build_method_variant(
+def _make_method_variant(
     name: str,
     method: type[Any],
     methods: Sequence[type[Any]],

@@ -229,7 +229,7 @@ def load(
     if isinstance(model, nn.Module):
         module = deepcopy(model)
     else:
-        module = _build_module(model or architecture, description, source)
+        module = _make_module(model or architecture, description, source)
     try:
         module.load_state_dict(state_dict)
     except RuntimeError as error:
@@ -255,7 +255,7 @@ def _select_model(
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def _build_module(architecture: str, description: ModelDescription, source: str) -> nn.Module:
+def _make_module(architecture: str, description: ModelDescription, source: str) -> nn.Module:
     shape = () if description.inputs is None else description.inputs.shape
     if not (is_user_code(architecture) or (architecture in MODELS and shape)):
         kind = f"a {architecture}" if architecture else "of unknown architecture"

@@ -84,7 +84,7 @@ def cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     It has two 5 x 5 convolutions with 32 and 64 channels, and 512 hidden units. See :func:`mlp` for
     the arguments.
     """
-    return _build_cnn((channels, height, width), 5, (32, 64, 512), num_classes)
+    return _make_cnn((channels, height, width), 5, (32, 64, 512), num_classes)
 
 
 @set_auto_lr(0.1)
@@ -94,10 +94,10 @@ def small_cnn(channels: int, height: int, width: int, num_classes: int) -> nn.Mo
     It has two 3 x 3 convolutions with 16 and 32 channels, and 64 hidden units. See :func:`mlp` for
     the arguments.
     """
-    return _build_cnn((channels, height, width), 3, (16, 32, 64), num_classes)
+    return _make_cnn((channels, height, width), 3, (16, 32, 64), num_classes)
 
 
-def _build_cnn(
+def _make_cnn(
     shape: tuple[int, int, int], kernel: int, widths: tuple[int, int, int], num_classes: int
 ) -> nn.Module:
     """Build two convolutions with pooling, followed by two linear layers.

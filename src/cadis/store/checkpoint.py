@@ -155,7 +155,7 @@ class Checkpoint:
         tensors = read_tensors(self._folder, manifest.state)
         for stored in manifest.clients.values():
             read_verified(self.client_folder, stored)
-        state = _build_state(tensors, manifest.round, self._folder / manifest.state.name)
+        state = _make_state(tensors, manifest.round, self._folder / manifest.state.name)
         return replace(
             state,
             client_files=dict(manifest.clients),
@@ -222,7 +222,7 @@ def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
             yield f"{part}/{key}", tensor
 
 
-def _build_state(tensors: Mapping[str, Tensor], round_number: int, file: Path) -> RunState:
+def _make_state(tensors: Mapping[str, Tensor], round_number: int, file: Path) -> RunState:
     """Build the state after a round from tensors with the names of :func:`_iter_tensors`."""
     parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
     nested: dict[str, dict[str, dict[str, Tensor]]] = {"models": {}, "server_optimizer": {}}

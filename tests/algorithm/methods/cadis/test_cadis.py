@@ -13,7 +13,7 @@ from cadis.algorithm.samplers import Clusters
 from cadis.algorithm.server_optimizers import Momentum
 from cadis.engine import Engine
 from cadis.errors import CadisError
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 from cadis.store import adjusted_rand_index
 from cadis.types import ClientUpdate
 from method_support import make_server_round as support_round
@@ -184,7 +184,7 @@ def test_not_true_distillation_is_added_to_the_loss() -> None:
 
 def test_default_run_finds_its_clusters_and_learns_faster_than_fedavg(tmp_path: Path) -> None:
     def compute_accuracy(algorithm: Algorithm) -> float:
-        experiment = build_experiment(resolve({}, {"rounds": 12, "test_clients": 0, "workers": 1}))
+        experiment = make_experiment(resolve({}, {"rounds": 12, "test_clients": 0, "workers": 1}))
         settings = experiment.config.settings.to_engine_settings()
         engine = Engine(experiment.model, experiment.federation, algorithm, settings, tmp_path)
         truth = experiment.federation.true_clusters

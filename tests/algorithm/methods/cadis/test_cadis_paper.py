@@ -17,7 +17,7 @@ from cadis.algorithm.methods.cadis.cluster_participants import compute_signature
 from cadis.algorithm.methods.cadis.distillation import distillation_loss
 from cadis.engine import Engine
 from cadis.errors import CadisError
-from cadis.experiment import build_experiment, resolve
+from cadis.experiment import make_experiment, resolve
 from cadis.models import FlatModel
 from cadis.rng import derive_generator
 from cadis.training import LocalSettings
@@ -128,7 +128,7 @@ def test_a_threshold_above_its_maximum_is_rejected() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_recovers_the_clusters_of_the_digits(seed: int, tmp_path: Path) -> None:
     """Multi-cluster digits at the default threshold: perfect from the first round on."""
-    experiment = build_experiment(resolve({}, {"seed": seed, "rounds": 3}))
+    experiment = make_experiment(resolve({}, {"seed": seed, "rounds": 3}))
     settings = experiment.config.settings.to_engine_settings()
     engine = Engine(
         experiment.model, experiment.federation, Algorithm(CADISPaper()), settings, tmp_path
