@@ -30,7 +30,7 @@ class BaseMethod:
     A method defines what clients train and send, and how the server aggregates their updates. To
     write a method, derive a frozen dataclass from this class and override the functions that differ
     from FedAvg. The fields of the dataclass are the parameters of the method, and each becomes an
-    option of the command line. A round calls the functions in this order, except the last two,
+    option of the command line. A round calls the functions in this order, except the last three,
     which are called whenever they are needed:
 
     | function | called | returns |
@@ -47,6 +47,7 @@ class BaseMethod:
     | ``weigh(server_round, updates, state)`` | server, by ``aggregate`` | ``ClientWeights`` |
     | ``model_name_for(client, state)`` | server, to send and test | name of the client's model |
     | ``cluster_labels(server_round, state, clients)`` | server, for samplers | clusters, (n,) |
+    | ``client_profiles(state, clients)`` | server, for samplers | vectors to compare, (n, d) |
 
     ``local(client)`` runs all client functions. Override it only if a client does more than train
     the received model once. The arguments are:
@@ -88,7 +89,7 @@ class BaseMethod:
         >>> from dataclasses import dataclass
         >>> import torch
         >>> import cadis
-        >>> from cadis.algorithm import BaseMethod, ClientOutput, ClientWeights, ServerState
+        >>> from cadis.algorithm import BaseMethod, ClientWeights
         >>> @dataclass(frozen=True)
         ... class EqualDecay(BaseMethod):
         ...     name = "equal-decay"
@@ -111,41 +112,7 @@ class BaseMethod:
 
         From a file ``mine.py``, the class runs with ``cadis run --method mine.py:EqualDecay``.
 
-        A method with state on the client and on the server, and an extra tensor in both directions.
-        Each client keeps its trained parameters, and sends the squared change of each parameter.
-        The server averages the squared changes and sends the mean to the clients. The penalty keeps
-        a parameter near its last value on this client, if its mean squared change is large:
-
-        >>> from cadis.types import Message
-        >>> @dataclass(frozen=True)
-        ... class StayNear(BaseMethod):
-        ...     name = "stay-near"
-        ...     needs_tensors = ("change",)  # reject updates without it
-        ...     mu: float = 0.1
-        ...
-        ...     def init(self, model, generator):
-        ...         return ServerState({"model": model}, {"change": 0 * model.parameters})
-        ...
-        ...     def broadcast(self, server_round, state, client):
-        ...         return Message(state.models, {"change": state.tensors["change"]})
-        ...
-        ...     def penalty(self, step):  # mu / 2 * sum(change * (w - last)^2)
-        ...         last = step.client_state.get("last", step.received)
-        ...         distances = (step.parameters - last).square()
-        ...         return self.mu / 2 * (step.tensors["change"] * distances).sum()
-        ...
-        ...     def finish(self, result, received, client_state):
-        ...         change = (result.trained - result.received).square()
-        ...         return ClientOutput(state={"last": result.trained}, tensors={"change": change})
-        ...
-        ...     def weigh(self, server_round, updates, state):
-        ...         changes = torch.stack([update.message.tensors["change"] for update in updates])
-        ...         weights = super().weigh(server_round, updates, state).weights
-        ...         return ClientWeights(weights, {"change": changes.mean(dim=0)})
-        >>>
-        >>> result = cadis.run(model, clients, test, rounds=2, method=StayNear())
-        >>> result.history[-1].weights
-        [0.25, 0.75]
+        docs/how-to/method.md has a method with states of clients and server, and tensors that are sent.
 
     Attributes:
         name: name of the method in options and files; letters, digits and hyphens.
