@@ -112,7 +112,7 @@ class BaseMethod:
 
         From a file ``mine.py``, the class runs with ``cadis run --method mine.py:EqualDecay``.
 
-        docs/how-to/method.md has a method with states of clients and server, and tensors that are sent.
+        docs/how-to/method.md has a method that keeps states and sends tensors.
 
     Attributes:
         name: name of the method in options and files; letters, digits and hyphens.
