@@ -19,7 +19,7 @@ from experiments.plans import PLANS, Plan
 
 RESULTS = Path(__file__).parent / "results"
 
-_WITH_CLUSTERS = ("mc", "bc", "uc", "iid")
+_WITH_CLUSTERS = ("mc", "bc", "uc", "overlap", "soft", "iid")
 """Partitions with true clusters, which the oracle needs."""
 
 

@@ -126,7 +126,7 @@ def test_a_run_that_reports_clusters_only_has_a_matrix(browser: Browser, tmp_pat
         assert "CADIS" in page.locator("#verdict").inner_text()
         assert get_pixels(page, "chart-matrix")
         text = page.locator("#clusters").inner_text()
-        assert "the fraction in which they were in the same cluster" in text
+        assert "in which they were in the same cluster" in text
         assert "threshold" not in text
 
 

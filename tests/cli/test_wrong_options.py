@@ -56,7 +56,7 @@ WRONG = [
     ("run --method own.py:Halve", "Halve lacks pools_clients, "),
     (
         "run --sampler own.py:Mine",
-        "Mine lacks needs_clusters, choose and learn; derive it from cadis.",
+        "Mine lacks needs_clusters, needs_profiles, choose and learn; derive it from cadis.",
     ),
     ("run --method own.py:Mine --parameter x", "parameter should be a valid integ"),
     ("run --method own.py:Mine --mine-parameter -3", "parameter should be greater"),

@@ -9,7 +9,7 @@ from cadis.algorithm.samplers.power_of_choice import PowerOfChoice
 
 SAMPLERS: dict[str, type[BaseSampler]] = {
     sampler.name: sampler
-    for sampler in (Uniform, Clusters, PowerOfChoice, FedCluster, HiCS, Herding)
+    for sampler in (Uniform, Clusters, Herding, PowerOfChoice, FedCluster, HiCS)
 }
 """Built-in samplers by name."""
 
