@@ -249,7 +249,10 @@ def test_methods_are_ranked_by_another_metric(tmp_path: Path) -> None:
     judged = succeed("report", str(out), "--metric", "balanced-accuracy")
     output = " ".join(judged.split())
     assert "Balanced accuracy on the test set" in output
-    note = "Results are ranked by balanced accuracy; the runs kept their best model by AUC."
+    note = (
+        "Results are ranked by balanced accuracy; the stored best model of a run is the one with "
+        "the highest AUC."
+    )
     assert note in output
     wrong = refuse("report", str(out), "--metric", "rmse")
     assert "There is no metric in these runs 'rmse'" in wrong

@@ -1,4 +1,7 @@
-"""Decide which groups of runs can be compared, because they solve the same learning problem."""
+"""Decide which groups of runs can be compared, because they solve the same learning problem.
+
+A group has the runs of one method, or of one setting of a sweep; they differ only in the seed.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Compare groups of runs: means, paired tests against a baseline, rounds to reach a target."""
+"""Compare groups of runs: means, paired tests against a baseline, rounds to reach a target.
+
+A group has the runs of one method, or of one setting of a sweep; they differ only in the seed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +14,10 @@ from cadis.analysis.statistics import PairedTest, Spread, holm, paired_test
 from cadis.store import format_metric_name
 
 RANKING_METRIC = METRICS["ten_rounds"]
-"""The metric that ranks groups. The best of many rounds would favor runs that fluctuate."""
+"""The metric that ranks groups: the mean of the last ten rounds.
+
+The value of the best round would be unfair: the more a run fluctuates, the higher it is by chance.
+"""
 
 SIGNIFICANT = 0.05
 """Significance level of all tests."""
@@ -24,12 +30,13 @@ class TimeToTarget:
     """Rounds, or simulated seconds, that a group needs to reach a target.
 
     Attributes:
-        rounds: mean and standard deviation over the runs that reach the target; None if no run
-            does.
+        rounds: rounds to the target, or seconds if :meth:`Comparison.measure_time_to` made this
+            object: mean and standard deviation over the runs that reach it; None if no run does.
         num_reached: number of runs that reach the target.
         num_runs: number of runs of the group.
-        speed_up: rounds of the baseline divided by rounds of the group, over the seeds with which
-            both reach the target; None if there are no such seeds, and for the baseline itself.
+        speed_up: rounds (or seconds) of the baseline divided by those of the group, over the seeds
+            with which both reach the target; None if there are no such seeds, and for the baseline
+            itself.
     """
 
     rounds: Spread | None
@@ -68,7 +75,10 @@ class Comparison:
 
     @property
     def has_several_comparisons(self) -> bool:
-        """Return whether there are several sets, and at least one has several groups."""
+        """Return whether the groups form several sets, each compared on its own.
+
+        A set with a single group has nothing to compare, so at least one set needs two groups.
+        """
         sizes = [len(comparable.results.groups) for comparable in self.comparable_sets]
         return not self.all_comparable and max(sizes) > 1
 
@@ -80,17 +90,17 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """Name of the main metric for readers, such as "AUC"."""
+        """Name of the main metric in texts, such as "AUC"; its key is ``results.metric``."""
         return format_metric_name(self.results.metric)
 
     @property
     def metric_title(self) -> str:
-        """The same name with a capital letter, for titles and the beginning of sentences."""
+        """Name of the main metric with a capital letter, for titles and the start of a sentence."""
         return self.metric[0].upper() + self.metric[1:]
 
     @cached_property
     def seeds(self) -> set[int]:
-        """Seeds that all ranked groups have."""
+        """Seeds that all ranked groups have in common."""
         seeds = [{scores.seed for scores in group.scores} for group, _ in self.rank_groups()]
         return set.intersection(*seeds) if seeds else set()
 
@@ -106,9 +116,12 @@ class Comparison:
         return self.all_comparable and self.results.has_equal_rounds and is_enough
 
     def sort_groups(self) -> list[Group]:
-        """Return groups in the order of tables: best first, then references, untested groups last.
+        """Return groups in the order of tables.
 
-        Groups with equal means keep their order. If not all groups are comparable, all keep it.
+        Ranked groups come first, the best of them at the top. They are followed by references,
+        which train on pooled data (:attr:`Group.is_reference`), and by groups of which no round
+        was tested. Groups with equal means keep their order. If not all groups are comparable, all
+        keep it.
         """
         if not self.all_comparable:
             return self.groups

@@ -1,4 +1,7 @@
-"""Runs that are shown together; the runs of a group differ only in the seed."""
+"""Runs that are shown together, in groups.
+
+A group has the runs of one method, or of one setting of a sweep; they differ only in the seed.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,4 +1,7 @@
-"""Write in sentences which method is better, and how certain that is."""
+"""Write the verdict of a comparison: which method is better, and how certain that is.
+
+The texts compare groups, which are the runs of one method or setting with different seeds.
+"""
 
 from collections.abc import Sequence
 
@@ -67,7 +70,7 @@ def _write_single(comparison: Comparison, group: Group, spread: Spread) -> str:
 
 
 def _write_without_ranking(comparison: Comparison) -> str:
-    """Write the result of a reference, or that there is no result yet."""
+    """Write the main metric of a reference, or why there is none yet."""
     for group in comparison.groups:
         spread = comparison.compute_spread(group, RANKING_METRIC)
         if group.is_reference and spread is not None:
@@ -94,10 +97,10 @@ def _write_verdicts_of_sets(comparison: Comparison) -> list[str]:
     is_written = comparison.results.kind == "compare" and len(sets) < _MAX_NAMES
     lines = []
     for comparable in sets:
-        part = Comparison(comparable.results)
-        if len(part.rank_groups()) > 1:
-            sentences = [] if is_written else [write_verdict(part)]
-            sentences += _find_identical(part)
+        within = Comparison(comparable.results)
+        if len(within.rank_groups()) > 1:
+            sentences = [] if is_written else [write_verdict(within)]
+            sentences += _find_identical(within)
             lines += [f"{comparable.label}: {sentence}" for sentence in sentences]
     return lines
 

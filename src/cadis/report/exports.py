@@ -44,15 +44,16 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
 def make_results_csv(comparison: Comparison) -> str:
     """Return a line for each method and metric: mean, deviation, and test against the baseline.
 
-    If not all groups are comparable, further columns have the options that distinguish the sets.
-    The last column names the main metric, from which best, last, ten_rounds etc. are computed.
+    If not all methods can be compared, because their runs solve different problems, further columns
+    have the options that differ. The last column names the main metric, from which best, last,
+    ten_rounds etc. are computed.
     """
     head = ["measure", "mean", "deviation", "runs", "difference", "low", "high", "p"]
     head += ["p_corrected", "clients_tested_on", "metric"]
     lines = []
-    for part in comparison.comparable_sets:
-        for label, *rest in _make_result_lines(Comparison(part.results)):
-            lines.append([label, *part.values.values(), *rest, part.results.metric])
+    for comparable in comparison.comparable_sets:
+        for label, *rest in _make_result_lines(Comparison(comparable.results)):
+            lines.append([label, *comparable.values.values(), *rest, comparable.results.metric])
     return _format_csv(["method", *comparison.comparable_sets[0].values, *head], lines)
 
 
@@ -102,7 +103,7 @@ def make_runs_csv(comparison: Comparison) -> str:
     head += [f"time_to_{target:g}" for target in timed]
     head += ["clients_tested_on", *(f"accuracy_of_{name}" for name in classes)]
     lines: list[list[object]] = []
-    for part, group in [(s, g) for s in comparison.comparable_sets for g in s.results.groups]:
+    for comparable, group in [(s, g) for s in comparison.comparable_sets for g in s.results.groups]:
         by_seed = {run_data.seed: run_data for run_data in group.runs}
         for scores in group.scores:
             rounds: list[float | None] = [scores.count_rounds_to(t) for t in comparison.targets]
@@ -111,7 +112,7 @@ def make_runs_csv(comparison: Comparison) -> str:
             lines.append(
                 [
                     group.label,
-                    *part.values.values(),
+                    *comparable.values.values(),
                     scores.seed,
                     *(metric.compute(scores) for metric in metrics),
                     *rounds,

@@ -16,7 +16,8 @@ def write_notes(comparison: Comparison) -> list[str]:
     ]
     if comparison.has_several_comparisons:
         sentences.append(
-            "The folder cells has a page with all tables and figures of each comparison."
+            'Inside the folder "cells", each comparison has a folder with its page, tables and '
+            "figures."
         )
     return [*sentences, *_write_missing_notes(comparison)]
 
@@ -30,9 +31,9 @@ def _write_seed_notes(comparison: Comparison) -> Iterator[str]:
         yield f"Numbers are mean ± sample standard deviation over {count} seeds."
     elif len(seeds) == 1:
         yield f"All numbers come from a single seed ({seeds.pop()})."
-    parts = [Comparison(part.results) for part in comparison.comparable_sets]
-    if any(part.is_conclusive for part in parts):
-        has_tests = any(part.baseline is not None for part in parts)
+    comparisons = [Comparison(comparable.results) for comparable in comparison.comparable_sets]
+    if any(one.is_conclusive for one in comparisons):
+        has_tests = any(one.baseline is not None for one in comparisons)
         tests = " The p-values say which differences are significant." if has_tests else ""
         yield f"Bold: best mean of the column.{tests}"
 
@@ -44,7 +45,7 @@ def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
     if run_metrics != [results.metric]:
         names = " or ".join(map(format_metric_name, run_metrics))
         ranking = f"Results are ranked by {comparison.metric}"
-        yield f"{ranking}; the runs kept their best model by {names}."
+        yield f"{ranking}; the stored best model of a run is the one with the highest {names}."
     paper = results.paper
     if paper is not None and any(results.get_paper_accuracy(g) for g in comparison.groups):
         changed = f"; different here: {', '.join(paper.changed)}" if paper.changed else ""
@@ -56,8 +57,9 @@ def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
     totals = ", ".join(f"{label} {fmean(end):,.4g}" for label, end in ends.items() if end)
     if totals:
         yield (
-            "Simulated seconds: a round ends when its slowest participant has finished (in FedAT, "
-            f"when the slowest client of one tier has). All rounds together: {totals}."
+            "Simulated seconds: a round ends when its slowest participant has finished (in FedAT: "
+            "when the slowest client of one tier, a group of clients with similar speed, has "
+            f"finished). All rounds together: {totals}."
         )
 
 
@@ -69,7 +71,7 @@ def _write_data_notes(comparison: Comparison) -> Iterator[str]:
     sampled = next((run_data for run_data in runs if run_data.test_sample_text), None)
     if sampled is not None:
         has_all = len(sampled.last_client_accuracy) == len(sampled.test_sizes)
-        reason = "the others have too few samples" if has_all else "sampled evenly"
+        reason = "the others have too few samples" if has_all else "a random sample"
         clients = f"{sampled.test_sample_text} ({reason})"
         yield f"Accuracy on clients' {sampled.own_data} was measured for {clients}."
     if any(run_data.client_accuracy for run_data in runs):

@@ -1,4 +1,7 @@
-"""Make the tables of a comparison, for the terminal, files and the page."""
+"""Make the tables of a comparison, for the terminal, files and the page.
+
+A row is usually a group: the runs of one method or setting, which differ only in the seed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,9 +38,9 @@ def make_tables(comparison: Comparison) -> list[TextTable]:
     if not comparison.has_several_comparisons:
         return _make_tables(comparison)
     tables = [
-        replace(table, caption=f"{part.label}: {table.caption}")
-        for part in comparison.comparable_sets
-        for table in _make_tables(Comparison(part.results))
+        replace(table, caption=f"{comparable.label}: {table.caption}")
+        for comparable in comparison.comparable_sets
+        for table in _make_tables(Comparison(comparable.results))
     ]
     overview = _make_overview(comparison)
     return tables if overview is None else [overview, *tables]
@@ -63,8 +66,8 @@ def _make_overview(comparison: Comparison) -> TextTable | None:
     if no method is in two sets.
     """
     sets = comparison.comparable_sets
-    parts = [Comparison(part.results) for part in sets]
-    spreads = [_compute_ranking_spreads(part) for part in parts]
+    comparisons = [Comparison(comparable.results) for comparable in sets]
+    spreads = [_compute_ranking_spreads(one) for one in comparisons]
     labels = list(dict.fromkeys(label for column in spreads for label in column))
     if all(sum(label in column for column in spreads) < 2 for label in labels):
         return None
@@ -73,7 +76,7 @@ def _make_overview(comparison: Comparison) -> TextTable | None:
         for label in labels
         if all(label in column for column in spreads)
     }
-    references = {group.label for part in parts for group in part.groups if group.is_reference}
+    references = {group.label for one in comparisons for group in one.groups if group.is_reference}
     labels.sort(key=lambda label: (label in references, -round(means.get(label, 0.0), 9)))
     rows = [
         [
@@ -85,12 +88,12 @@ def _make_overview(comparison: Comparison) -> TextTable | None:
     ]
     best = [
         (labels.index(label), column)
-        for column, part in enumerate(parts, 1)
-        if part.is_conclusive
-        for label in find_best({group.label: spread.mean for group, spread in part.rank_groups()})
+        for column, one in enumerate(comparisons, 1)
+        if one.is_conclusive
+        for label in find_best({group.label: spread.mean for group, spread in one.rank_groups()})
     ]
-    is_single = len({tuple(part.values) for part in sets}) == 1 and len(sets[0].values) == 1
-    titles = [next(iter(part.values.values())) if is_single else part.label for part in sets]
+    is_single = len({tuple(one.values) for one in sets}) == 1 and len(sets[0].values) == 1
+    titles = [next(iter(one.values.values())) if is_single else one.label for one in sets]
     options = ", ".join(sets[0].values)
     caption = f"{comparison.metric_title} by {options}: mean over the {RANKING_METRIC.title}"
     return TextTable(caption, ["method", *titles, "mean"], rows, best)
@@ -102,7 +105,7 @@ def _compute_ranking_spreads(comparison: Comparison) -> dict[str, Spread]:
 
 
 def _make_tables(comparison: Comparison) -> list[TextTable]:
-    """Make all tables of comparable groups."""
+    """Make all tables of groups that can all be compared."""
     metrics = [METRICS[key] for key in ("best", "last", "ten_rounds", "amplitude")]
     metrics += [] if comparison.results.metric == "accuracy" else [ACCURACY]
     main = _make_metric_table(
@@ -172,7 +175,7 @@ def _add_paper_column(comparison: Comparison, table: TextTable) -> TextTable:
 
 
 def _make_client_table(comparison: Comparison) -> TextTable:
-    """Make a table of the last models on the test set and on clients' data, and of clusters."""
+    """Make a table of accuracy on the test set and on clients' data, and of found clusters."""
     metrics = [METRICS[key] for key in ("client_mean", "client_deviation", "client_worst")]
     clusters = _make_metric_table(
         comparison,

@@ -16,7 +16,7 @@ from cadis.store import compute_mean_accuracy, format_metric_name, get_scalar, l
 
 Curve = NDArray[np.float64]
 CurveOf = Callable[[RunData], Curve]
-SHARES = (0.0, 1.0)
+UNIT_RANGE = (0.0, 1.0)
 """Range of accuracies and other fractions; bands are cut to it."""
 _MIN_SPAN = 0.1  # height of an axis of fractions, so that small noise does not look large
 _MAX_PANELS = 12
@@ -31,7 +31,7 @@ def draw_accuracy(results: Results) -> Figure | None:
         rare = f"on rare classes ({style.shorten(results.rare_classes_text, 44)})"
         curves = [get_rare_accuracy(run_data) for run_data in results.runs]
         rare_style = style.LineStyle(line_style.color, "dotted", "s")
-        plot_spread(axes, curves, rare_style, rare, SHARES, index=1)
+        plot_spread(axes, curves, rare_style, rare, UNIT_RANGE, index=1)
     return _finish(drawing, results, "Accuracy of the global model after each round")
 
 
@@ -72,7 +72,7 @@ def draw_accuracy_time(results: Results) -> Figure | None:
         gaps = np.isnan(curves).any(axis=0)  # a mean over fewer seeds would jump
         curves = [np.where(gaps, np.nan, curve) for curve in curves]
         label = style.get_legend_label(group)
-        plot_spread(axes, curves, line_style, label, SHARES, times, index)
+        plot_spread(axes, curves, line_style, label, UNIT_RANGE, times, index)
     scale = " (seconds, logarithmic)" if is_logarithmic else " (seconds)"
     figure = _finish(drawing, results, "Accuracy of the global model over simulated time")
     axes.set(xlabel=f"simulated time{scale}", xscale="log" if is_logarithmic else "linear")
@@ -203,7 +203,7 @@ def format_axes(axes: Axes, last: int, label: str, first: int = 1) -> None:
 
 
 def _plot_groups(
-    axes: Axes, results: Results, curve: CurveOf, limits: tuple[float, float] = SHARES
+    axes: Axes, results: Results, curve: CurveOf, limits: tuple[float, float] = UNIT_RANGE
 ) -> None:
     for index, (group, line_style) in enumerate(style.get_group_styles(results)):
         curves = [curve(run_data) for run_data in group.runs]
@@ -249,12 +249,12 @@ def _fill_panel(axes: Axes, results: Results, curve: CurveOf, is_loss: bool) -> 
     """Plot one line per method; only fractions are limited to values from 0 to 1."""
     values = np.concatenate([curve(run_data) for run_data in results.runs])
     low, high = np.nanmin(values), np.nanmax(values)
-    are_shares = not is_loss and low >= 0 and high <= 1
-    limits = SHARES if are_shares else (0.0 if low >= 0 else -np.inf, np.inf)
+    are_fractions = not is_loss and low >= 0 and high <= 1
+    limits = UNIT_RANGE if are_fractions else (0.0 if low >= 0 else -np.inf, np.inf)
     _plot_groups(axes, results, curve, limits)
     y_limits = axes.get_ylim()
     format_axes(axes, results.max_rounds, "")
-    if not are_shares:
+    if not are_fractions:
         axes.set_ylim(y_limits)
 
 

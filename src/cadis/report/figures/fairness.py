@@ -1,4 +1,4 @@
-"""Figures of accuracy by class and by client: confusion matrices, box plots, sites."""
+"""Figures of accuracy by class (confusion matrices) and by client."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -9,16 +9,17 @@ from matplotlib.figure import Figure
 
 from cadis.analysis import Group, Results, RunData
 from cadis.report import style
-from cadis.report.figures.curves import SHARES, Curve, format_axes
+from cadis.report.figures.curves import UNIT_RANGE, Curve, format_axes
 from cadis.types import ClientId
 
 _MAX_CELL_CLASSES = 12  # with more classes, cells have no numbers
 _PANEL_SIZE = 4.1  # inches without class names
 _CHAR_WIDTH = 0.075  # inches that a character of a class name takes
 _MIN_TESTS = 3  # with fewer tested rounds, there is no figure over rounds
-_MAX_SITES = 12  # with more sites, a box plot is drawn
+_MAX_NAMED_CLIENTS = 12  # with more clients, a box plot is drawn
 _MAX_NUMBERED = 6  # with more methods, points have no numbers
-_MAX_SITE_NAME, _SITE_LINE = 56, 28  # characters of the name of a site, and of a line of it
+_MAX_CLIENT_NAME = 56  # characters of the name of a client
+_NAME_LINE = 28  # characters in one line of the name
 
 
 def draw_confusion(results: Results) -> Figure | None:
@@ -42,7 +43,7 @@ def draw_confusion(results: Results) -> Figure | None:
     drawing.colorbar(image, ax=drawing.axes, label=label, shrink=1 / rows)
     seed = f", seed {first.seed}" if len(results.runs) > len(results.groups) else ""
     rare = "\n*: rare class, which only the smallest clusters have" if first.rare else ""
-    style.add_title(drawing, f"Confusion matrices of the last models{seed}{rare}")
+    style.add_title(drawing, f"Confusion matrices after the last round{seed}{rare}")
     return drawing
 
 
@@ -66,15 +67,18 @@ def _fill_confusion(axes: Axes, label: str, run_data: RunData) -> None:
 
 
 def draw_clients(results: Results) -> Figure | None:
-    """Draw the last accuracy of each client: by name for few named sites, else as box plots."""
+    """Draw the accuracy of each client in its last test.
+
+    A few clients with names get one row each; otherwise, each method gets a box plot.
+    """
     groups = [pair for pair in style.get_group_styles(results) if _get_last_accuracy(pair[0])]
     if not groups:
         return None
-    sites = list(results.runs[0].true_clusters)
-    are_named = not all(str(client).isdecimal() for client in sites)
-    are_same = all(list(run.true_clusters) == sites for run in results.runs)
-    if are_same and are_named and len(sites) <= _MAX_SITES:
-        return _draw_sites(results, groups, sites)
+    clients = list(results.runs[0].true_clusters)
+    are_named = not all(str(client).isdecimal() for client in clients)
+    are_same = all(list(run.true_clusters) == clients for run in results.runs)
+    if are_same and are_named and len(clients) <= _MAX_NAMED_CLIENTS:
+        return _draw_named_clients(results, groups, clients)
     drawing, axes = style.new_axes(6.4, 1.0 + 0.4 * len(groups))
     for row, (group, line_style) in enumerate(groups):
         values = [v for run in group.runs for v in run.last_client_accuracy.values()]
@@ -123,7 +127,7 @@ def draw_client_rounds(results: Results) -> Figure | None:
             rounds, mean, deviation = _average_clients(runs)
             line = line_style.make_line_options(len(rounds), index)
             axes.plot(rounds, mean, **line, label=style.get_legend_label(group))
-            low, high = np.clip([mean - deviation, mean + deviation], *SHARES)
+            low, high = np.clip([mean - deviation, mean + deviation], *UNIT_RANGE)
             axes.fill_between(rounds, low, high, color=line_style.color, alpha=0.12, lw=0)
     numbers = [number for run_data in tested for number in run_data.client_accuracy]
     format_axes(axes, max(numbers), "accuracy", first=min(numbers))
@@ -143,25 +147,25 @@ def _average_clients(runs: Sequence[RunData]) -> tuple[list[int], Curve, Curve]:
     return rounds, mean, np.mean([[np.std(values) for values in one] for one in tests], axis=0)
 
 
-def _draw_sites(
-    results: Results, groups: Sequence[tuple[Group, style.LineStyle]], sites: Sequence[ClientId]
+def _draw_named_clients(
+    results: Results, groups: Sequence[tuple[Group, style.LineStyle]], clients: Sequence[ClientId]
 ) -> Figure:
-    """Draw one row per site with the accuracy of each method on its data, mean over seeds."""
-    height = min(16.0, 0.8 + len(sites) * max(0.5, 0.2 * len(groups)))
+    """Draw one row per client with the accuracy of each method on its data, mean over seeds."""
+    height = min(16.0, 0.8 + len(clients) * max(0.5, 0.2 * len(groups)))
     drawing, axes = style.new_axes(7.2, height)
     for index, (group, line_style) in enumerate(groups):
         offset = 0.8 * ((index + 0.5) / len(groups) - 0.5)
         has_numbers = len(groups) <= _MAX_NUMBERED
-        _plot_sites(axes, group, sites, offset, line_style, has_numbers)
+        _plot_named_clients(axes, group, clients, offset, line_style, has_numbers)
     names = [
-        f"{fill(style.shorten(site, _MAX_SITE_NAME), _SITE_LINE)}\n"
-        f"{_format_samples(results.runs[0], site)}"
-        for site in sites
+        f"{fill(style.shorten(client, _MAX_CLIENT_NAME), _NAME_LINE)}\n"
+        f"{_format_samples(results.runs[0], client)}"
+        for client in clients
     ]
-    axes.set_yticks(range(len(sites)), names, size=8)
-    for border in range(1, len(sites)):
+    axes.set_yticks(range(len(clients)), names, size=8)
+    for border in range(1, len(clients)):
         axes.axhline(border - 0.5, color="#dddddd", lw=0.8)
-    axes.set_ylim(len(sites) - 0.5, -0.5)
+    axes.set_ylim(len(clients) - 0.5, -0.5)
     axes.set(xlabel=f"accuracy of the last global model on the client's {results.own_data}")
     axes.set_xlim(-0.02, 1.12)  # space for the number beside an accuracy of 1
     axes.set_xticks(np.linspace(0, 1, 6))
@@ -173,19 +177,19 @@ def _draw_sites(
     return drawing
 
 
-def _plot_sites(
+def _plot_named_clients(
     axes: Axes,
     group: Group,
-    sites: Sequence[ClientId],
+    clients: Sequence[ClientId],
     offset: float,
     line_style: style.LineStyle,
     has_numbers: bool,
 ) -> None:
-    """Plot the mean of one method at each site, and a line from the worst seed to the best."""
-    by_site, label = _get_last_accuracy(group), style.get_legend_label(group)
+    """Plot the mean of one method for each client, and a line from the worst seed to the best."""
+    by_client, label = _get_last_accuracy(group), style.get_legend_label(group)
     color, marker = line_style.color, line_style.marker
-    for row, site in enumerate(sites):
-        if not (values := by_site.get(site)):
+    for row, client in enumerate(clients):
+        if not (values := by_client.get(client)):
             continue
         mean, y = float(np.mean(values)), row + offset
         axes.plot([min(values), max(values)], [y, y], color=color, lw=1.5)
@@ -196,7 +200,7 @@ def _plot_sites(
 
 
 def _get_last_accuracy(group: Group) -> dict[ClientId, list[float]]:
-    """Return the last accuracy of each tested client, one per seed."""
+    """Return the accuracy of each client in the last test, one value per seed."""
     by_client: dict[ClientId, list[float]] = {}
     for run_data in group.runs:
         for client, value in run_data.last_client_accuracy.items():
@@ -208,9 +212,9 @@ def _get_sample_text(results: Results) -> str:
     return next((run.test_sample_text for run in results.runs if run.test_sample_text), "")
 
 
-def _format_samples(run_data: RunData, site: ClientId) -> str:
-    """Return the number of samples that a site is tested on; empty if it is unknown."""
-    (entry,) = [client for client in run_data.federation["clients"] if client["id"] == site]
+def _format_samples(run_data: RunData, client: ClientId) -> str:
+    """Return the number of samples that a client is tested on; empty if it is unknown."""
+    (entry,) = [entry for entry in run_data.federation["clients"] if entry["id"] == client]
     samples = entry.get("test_samples") if run_data.test_sizes else entry["samples"]
     if samples is None:
         return ""
