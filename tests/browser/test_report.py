@@ -182,7 +182,7 @@ def test_the_verdict_and_one_chart_come_before_the_tables(browser: Browser, repo
         assert page.locator("#verdict table").count() == 0
         assert page.locator("#tables table").count() > 1
         links = page.locator("#sections li:visible").all_inner_texts()
-        assert links[:3] == ["Result", "Accuracy", "Tables"]
+        assert links[:3] == ["Verdict", "Accuracy", "Tables"]
         assert not page.locator("#over-rounds").is_visible()  # clients have no speeds
         assert page.locator("#accuracy h2").inner_text() == "Accuracy over rounds"
 

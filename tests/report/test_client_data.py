@@ -51,7 +51,7 @@ def test_texts_and_files_name_the_client_data(held_out: int, tmp_path: Path) -> 
     everything = " ".join([*explain_verdict(comparison), *write_notes(comparison)])
     assert own in everything.lower()
     assert other not in everything.lower()
-    assert make_page_data(comparison.results)["fairness"]["own"] == own
+    assert make_page_data(comparison.results)["fairness"]["own_data"] == own
     assert {row["clients_tested_on"] for row in read_csv(make_runs_csv(comparison))} == {own}
     rows = {
         row["measure"]: row["clients_tested_on"] for row in read_csv(make_results_csv(comparison))
@@ -89,7 +89,7 @@ def test_a_note_warns_if_runs_test_clients_on_different_data(tmp_path: Path) -> 
     mixed = Comparison(read_results([tmp_path / "a", tmp_path / "b"]))
     assert "on clients' own data, and" in find_table(mixed, CAPTION).caption
     assert any("do not compare these numbers" in sentence for sentence in write_notes(mixed))
-    assert make_page_data(mixed.results)["fairness"]["own"] == "own data"
+    assert make_page_data(mixed.results)["fairness"]["own_data"] == "own data"
 
 
 def test_notes_say_why_clients_are_not_tested(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_notes_say_why_clients_are_not_tested(tmp_path: Path) -> None:
     run_data = read_run(tmp_path / "run", CADIS(), held_out=2, change_record=drop_first)
     results = read_results([tmp_path / "run"])
     notes = write_notes(Comparison(results))
-    assert any("measured for 11 of 12 clients (sampled evenly)" in note for note in notes)
+    assert any("measured for 11 of 12 clients (a random sample)" in note for note in notes)
     run_data.federation["clients"][0]["test_samples"] = [0] * 5
     group = replace(results.groups[0], runs=[run_data])
     notes = write_notes(Comparison(replace(results, groups=[group])))
@@ -117,7 +117,7 @@ def test_figures_and_the_page_show_the_number_of_held_out_samples(tmp_path: Path
     held = 2 * (6 * 2 + 4 + 2 * 2)  # two of each of the classes that the clusters have
     assert f"training samples and {held} held-out test samples" in text
     (seed,) = make_page_data(results)["federation"]["seeds"]
-    assert seed["held"] == held
+    assert seed["num_test_samples"] == held
 
 
 def test_the_summary_has_the_accuracy_on_own_test_data(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_rounds_and_clients_without_a_test_are_not_on_the_page(tmp_path: Path) -
     assert fair["clients"] == [str(ids[n]["id"]) for n in (2, 5)]
     assert fair["last"] == pytest.approx([expected[2], expected[5]], abs=1e-4)
     assert fair["mean"][1] == pytest.approx(((expected[2] or 0) + (expected[5] or 0)) / 2, abs=1e-5)
-    assert fair["tested"] == "2 of 12 clients"
+    assert fair["sample"] == "2 of 12 clients"
     assert any("measured for 2 of 12 clients" in sentence for sentence in page["verdict"]["notes"])
 
 
@@ -120,8 +120,8 @@ def test_the_matrix_of_a_frame_equals_that_of_the_server(tmp_path: Path) -> None
     assert run["rounds"] == list(range(1, 10))
     order = [int(name) for name in run["clients"]]
     for frame in replay_frames(run_data.history, {4, 9}, 0.2):
-        place = run["rounds"].index(frame.record.round)
-        packed = np.frombuffer(base64.b64decode(run["q"][place]), dtype=np.uint8)
+        index = run["rounds"].index(frame.record.round)
+        packed = np.frombuffer(base64.b64decode(run["q"][index]), dtype=np.uint8)
         row = {client: number for number, client in enumerate(frame.clients)}
         pairs = [(i, j) for i in range(len(order)) for j in range(i + 1, len(order))]
         assert len(packed) == len(pairs)
@@ -132,9 +132,9 @@ def test_the_matrix_of_a_frame_equals_that_of_the_server(tmp_path: Path) -> None
                 assert q.isnan() or abs(int(byte) / 254 - float(q)) < 1 / 254
             else:
                 assert byte == 255
-        found = [run["found"][place][order.index(int(c))] for c in frame.clients]
+        found = [run["found"][index][order.index(int(c))] for c in frame.clients]
         assert adjusted_rand_index(found, frame.clusters.tolist()) == 1  # numbers may differ
-        weights = {order[int(at)]: weight for at, weight, _ in run["weights"][place]}
+        weights = {order[int(at)]: weight for at, weight, _ in run["weights"][index]}
         expected = dict(zip(frame.record.participants, frame.record.weights, strict=True))
         assert weights == pytest.approx(expected, abs=1e-4)
     assert run["agreement"][-1] == run_data.summary["cluster_agreement"]

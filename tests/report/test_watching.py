@@ -27,7 +27,7 @@ def watch_without_pause(path: Path) -> WatchedFolder:
 
 
 def get_page(watched: WatchedFolder) -> dict[str, Any]:
-    page: dict[str, Any] = json.loads(watched.data())
+    page: dict[str, Any] = json.loads(watched.get_data())
     return page
 
 

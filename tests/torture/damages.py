@@ -89,7 +89,7 @@ def _write_page(run: Path, page: Path, name: str) -> int:
     def work() -> int:
         report = name == "report"
         data = (
-            make_page_data(read_results([run])) if report else json.loads(WatchedFolder(run).data())
+            make_page_data(read_results([run])) if report else json.loads(WatchedFolder(run).get_data())
         )
         page.write_text(json.dumps(data).replace(str(run), "RUN"))
         return 0

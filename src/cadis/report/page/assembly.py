@@ -19,18 +19,19 @@ SCRIPTS = (
 )  # fmt: skip
 """Scripts in the order of their dependencies; the last one draws."""
 
-_MARK, _HEAD_CHARS = "<title>cadis report</title>", 2000
-"""Text that identifies our pages, and the number of characters to search for it."""
+_MARK = "<title>cadis report</title>"
+"""Text that identifies our pages."""
+_HEAD_CHARS = 2000  # characters at the beginning of a page that are searched for the mark
 
 
-def write_report(results: Results, path: Path, of: Sequence[Path] = ()) -> Path:
+def write_report(results: Results, path: Path, run_folders: Sequence[Path] = ()) -> Path:
     """Write the report page atomically.
 
     Args:
         results: runs to show.
         path: path of the page.
-        of: folders of the runs; their hash in the page protects reports of other runs from being
-            overwritten.
+        run_folders: folders of the runs. The page stores a hash of their paths; with it, the
+            command line recognizes a report of other runs and does not overwrite it.
 
     Returns:
         The path of the page.
@@ -43,21 +44,23 @@ def write_report(results: Results, path: Path, of: Sequence[Path] = ()) -> Path:
     data = json.dumps(make_page_data(results), allow_nan=False, separators=(",", ":"))
     safe = data.replace("<", "\\u003c")  # a name with </script> must not end the element
     text = assemble_page(f'<script type="application/json" id="data">{safe}</script>')
-    replace_text(path, text.replace(_MARK, f"{_MARK}{_make_source_tag(of)}", 1) if of else text)
+    if run_folders:
+        text = text.replace(_MARK, f"{_MARK}{_make_source_tag(run_folders)}", 1)
+    replace_text(path, text)
     return path
 
 
-def _make_source_tag(folders: Sequence[Path]) -> str:
-    """Return a meta element that pages of the same folders share."""
-    names = "\n".join(sorted(str(folder.resolve()) for folder in folders))
+def _make_source_tag(run_folders: Sequence[Path]) -> str:
+    """Return a meta element with a hash of the paths, which is different for other folders."""
+    names = "\n".join(sorted(str(folder.resolve()) for folder in run_folders))
     return f'\n<meta name="cadis-of" content="{sha256(names.encode()).hexdigest()}">'
 
 
-def is_report_of_other_runs(path: Path, folders: Sequence[Path]) -> bool:
-    """Return whether a file is a report page of other folders than these."""
+def is_report_of_other_runs(path: Path, run_folders: Sequence[Path]) -> bool:
+    """Return whether a file is a report page of other runs than those in these folders."""
     head = _read_head(path)
     is_tagged = _MARK in head and 'name="cadis-of"' in head
-    return is_tagged and _make_source_tag(folders).strip() not in head
+    return is_tagged and _make_source_tag(run_folders).strip() not in head
 
 
 def _read_head(path: Path) -> str:
@@ -75,15 +78,20 @@ def is_report(path: Path) -> bool:
 
 
 def assemble_page(data: str = "") -> str:
-    """Return the page with an element that holds its data; without data, it polls the server."""
+    """Return the page.
+
+    Args:
+        data: HTML element with the data to show; without it, the page asks the server for its data
+            again and again.
+    """
     scripts = "\n".join(f"<script>\n{_read_asset(name)}\n</script>" for name in SCRIPTS)
-    parts = {
+    content_by_placeholder = {
         "<!--STYLE-->": f"<style>\n{_read_asset('style.css')}\n</style>",
         "<!--SCRIPTS-->": scripts,
         "<!--DATA-->": data,
     }
     text = _read_asset("page.html")
-    for placeholder, content in parts.items():
+    for placeholder, content in content_by_placeholder.items():
         text = text.replace(placeholder, content, 1)
     return text
 

@@ -31,9 +31,9 @@ from cadis.store import format_metric_name, sample_clients
 _HIDDEN_OPTIONS = ("seed", "workers", "device", "data_dir", "offline", "cache")
 """Options without effect on results."""
 _ON_BY_DEFAULT = ("own_tests", "stack")
-"""Options that are shown even if they are off, because a user has turned them off."""
-_MAX_TITLES = 4  # comparisons that a title names
-_MAX_SMOOTHING = 10  # rounds that the accuracy is averaged over at first; fewer for short runs
+"""Options that are on by default. They are shown if they are off, too: the user turned them off."""
+_MAX_TITLES = 4  # comparable sets that the title of the page names
+_MAX_SMOOTHING = 10  # initial number of rounds to average accuracy over; fewer for short runs
 _MAX_CONFUSION_CLASSES = 30  # with more classes, only the first seed has a confusion matrix
 _MAX_CLIENT_TESTS = 20  # rounds in the chart of the clients' accuracy
 
@@ -42,7 +42,7 @@ _MAX_CLIENT_TESTS = 20  # rounds in the chart of the clients' accuracy
 def make_page_data(results: Results) -> dict[str, Any]:
     """Return the data of all sections; None for sections without data."""
     comparison = Comparison(results)
-    all_comparable = comparison.all_comparable  # else clients and classes may differ
+    all_comparable = comparison.all_comparable  # otherwise, clients and classes may differ
     return {
         "title": _make_title(results) if all_comparable else _make_title_of_sets(comparison),
         "kind": results.kind,
@@ -69,7 +69,7 @@ def format_now() -> str:
 
 def _make_title_of_sets(comparison: Comparison) -> str:
     """Return a title that names the sets of comparable groups."""
-    labels = [part.label for part in comparison.comparable_sets]
+    labels = [comparable.label for comparable in comparison.comparable_sets]
     more = len(labels) - _MAX_TITLES
     return " | ".join(labels[:_MAX_TITLES]) + (f" | {more} more" if more > 0 else "")
 
@@ -153,7 +153,10 @@ def _make_federation(results: Results) -> dict[str, Any] | None:
 
 
 def _describe_clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the samples of all clients, or of a sample of very many, and totals of all."""
+    """Return the samples per class of each client, and totals over all clients.
+
+    If there are many clients, only some of them are listed.
+    """
     by_id = {client["id"]: client for client in clients}
     true_clusters = {client["id"]: client["cluster"] for client in clients}
     has_clusters = None not in true_clusters.values()
@@ -167,29 +170,29 @@ def _describe_clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
         "num_clients": len(clients),
         "clusters": len(set(true_clusters.values())) if has_clusters else None,
         "range": [min(sizes), max(sizes)],
-        "held": sum(sum(client.get("test_samples") or ()) for client in clients),
+        "num_test_samples": sum(sum(client.get("test_samples") or ()) for client in clients),
     }
 
 
 def _make_confusion(results: Results) -> dict[str, Any] | None:
     """Return confusion matrices by seed, since the rare classes may differ between seeds."""
-    tested = [(n, run) for n, run in results.runs_by_group if run.summary["confusion"] is not None]
-    if not tested:
+    available = [(n, r) for n, r in results.runs_by_group if r.summary["confusion"] is not None]
+    if not available:
         return None
-    first = tested[0][1]
-    seeds = sorted({run_data.seed for _, run_data in tested})
+    first = available[0][1]
+    seeds = sorted({run_data.seed for _, run_data in available})
     if len(first.classes) > _MAX_CONFUSION_CLASSES:
         seeds = seeds[:1]
     entries = []
     for seed in seeds:
-        runs = [(index, run_data) for index, run_data in tested if run_data.seed == seed]
+        runs = [(index, run_data) for index, run_data in available if run_data.seed == seed]
         matrices = [{"method": n, "counts": run.summary["confusion"]} for n, run in runs]
         entries.append({"seed": seed, "rare": runs[0][1].rare, "matrices": matrices})
     return {"classes": first.classes, "seeds": entries}
 
 
 def _make_fairness(results: Results) -> dict[str, Any] | None:
-    """Return mean and deviation over clients by round, and each client of the last test."""
+    """Return the accuracy on clients' own data: mean and deviation by round, and the last test."""
     runs = []
     for index, run_data in results.runs_by_group:
         tests = list(run_data.client_accuracy.items())
@@ -205,10 +208,10 @@ def _make_fairness(results: Results) -> dict[str, Any] | None:
                     "deviation": [round(pstdev(values.values()), 6) for _, values in tests],
                     "clients": list(map(str, tests[-1][1])),
                     "last": [round(value, 4) for value in tests[-1][1].values()],
-                    "tested": run_data.test_sample_text,
+                    "sample": run_data.test_sample_text,
                 }
             )
-    return {"own": results.own_data, "runs": runs} if runs else None
+    return {"own_data": results.own_data, "runs": runs} if runs else None
 
 
 def _make_convergence(results: Results) -> dict[str, Any] | None:
@@ -256,13 +259,14 @@ def _make_title(results: Results) -> str:
     run_data = results.runs[0]
     clients = run_data.federation["clients"]
     clusters = {client["cluster"] for client in clients}
-    groups = f" in {len(clusters)} clusters" if None not in clusters and len(clusters) > 1 else ""
+    has_clusters = None not in clusters and len(clusters) > 1
+    in_clusters = f" in {len(clusters)} clusters" if has_clusters else ""
     dataset = str(run_data.options.get("dataset", "User data")).removeprefix("images:")
     participants = run_data.options.get("per_round")
     per_round = f", {participants} per round" if participants else ""
     rounds = max(run.options.get("rounds", len(run.history)) for run in results.runs)
     suffix = "" if rounds == 1 else "s"
-    return f"{dataset}: {len(clients)} clients{groups}{per_round}, {rounds} round{suffix}"
+    return f"{dataset}: {len(clients)} clients{in_clusters}{per_round}, {rounds} round{suffix}"
 
 
 def _make_setup(results: Results) -> dict[str, Any]:
@@ -282,7 +286,7 @@ def _make_setup(results: Results) -> dict[str, Any]:
 def _make_time(comparison: Comparison) -> dict[str, Any]:
     """Return the seconds per round of each group, and ratios to the baseline."""
     methods = []
-    for number, group in enumerate(comparison.groups):
+    for index, group in enumerate(comparison.groups):
         records = [record.seconds for run_data in group.runs for record in run_data.history]
         seconds = {
             name: round(fmean(getattr(record, name) for record in records), 6)
@@ -294,15 +298,16 @@ def _make_time(comparison: Comparison) -> dict[str, Any]:
             "server_ratio": comparison.compute_ratio(group, METRICS["server_seconds"]),
             "client_ratio": comparison.compute_ratio(group, METRICS["samples_per_second"]),
         }
-        methods.append({"method": number, **seconds, **ratios})
+        methods.append({"method": index, **seconds, **ratios})
     return {"methods": methods}
 
 
 def _flatten_options(run_data: RunData) -> dict[str, str]:
-    """Return the options that the run used, in one level.
+    """Return the options that have an effect on the run, as a mapping without nested mappings.
 
-    Parameters of parts other than the method have the name of the part as a prefix. Options that
-    are empty or off are not used; the size of images is used for image folders only.
+    A parameter of the method keeps its name; a parameter of another part, such as the sampler, gets
+    the name of the part as a prefix. Options that are empty or off are left out; so is the size of
+    images, except for image folders.
     """
     has_images = str(run_data.options.get("dataset", "")).startswith("images:")
     flat: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Serve the page of a running run or study on this machine."""
+"""Serve the report page of a run or study on this machine, also while it is running."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ _Version = tuple[tuple[int, int] | None, ...]
 """Modification time and size of each file; files are read again if it changes."""
 _FILES = ("config.toml", "history.jsonl", "federation.json", "summary.json")
 _PAUSE_FACTOR = 4.0
-"""Pause after making a page, relative to the time to make it: the run must not be slowed down."""
+"""Pause after making a page, as a multiple of the time to make it; it keeps the run fast."""
 _HOST = "127.0.0.1"
 _CHUNK_SIZE = 1 << 16  # bytes
 _GRACE_SECONDS = 6.0  # time for open pages to see that the run has ended
@@ -33,48 +33,50 @@ class WatchedFolder:
     Attributes:
         path: the folder.
         clock: function that returns the time in seconds.
-        making: whether the page is being made.
+        is_making: whether the page is being made.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.path, self.clock, self.making = path, clock, False
+        self.path, self.clock, self.is_making = path, clock, False
         self._runs_read: dict[Path, tuple[_Version, RunData]] = {}
         self._content = b""
         self._state: object = None  # state of the files that the content was made from
-        self._next_time, self._was_running, self._has_run = 0.0, False, False
-        self._check()
+        self._next_time, self._was_running, self._was_ever_running = 0.0, False, False
+        self._check_folder()
 
     def is_running(self) -> bool:
         """Return whether a process holds the lock of the folder."""
         run = RunFolder(self.path).checkpoint.lock_file
         running = is_locked(StudyFolder(self.path).lock_file) or is_locked(run)
-        self._has_run = self._has_run or running
+        self._was_ever_running = self._was_ever_running or running
         return running
 
-    def data(self) -> bytes:
+    def get_data(self) -> bytes:
         """Return the data of the page, made again if files have changed, but not too often.
 
-        The page names a damaged file, which is read again, since it may be repaired.
+        If a file is damaged, the page names it. The next request reads it again, since it may have
+        been repaired.
         """
         running = self.is_running()
         state = (running, self._get_versions())
         is_due = self.clock() >= self._next_time or running != self._was_running
         if not self._content or (state != self._state and is_due):
             is_first, start = not self._content, self.clock()
-            self.making, self._was_running = True, running
+            self.is_making, self._was_running = True, running
             try:
                 self._content, self._state = self._make_content(running), state
             except CadisError as error:
                 page = _make_empty_page(self.path, "damaged", str(error))
                 self._content, self._state = json.dumps(page).encode(), None
             finally:
-                self.making = False
+                self.is_making = False
             end = self.clock()
-            pause = 0.0 if is_first else _PAUSE_FACTOR * (end - start)  # imports slow the first
+            # The first page takes long because of imports, so its time says nothing about the next.
+            pause = 0.0 if is_first else _PAUSE_FACTOR * (end - start)
             self._next_time = end + pause
         return self._content
 
-    def tag(self) -> str:
+    def get_tag(self) -> str:
         """Return the ETag of the last data."""
         return f'"{hashlib.sha256(self._content).hexdigest()[:20]}"'
 
@@ -97,16 +99,16 @@ class WatchedFolder:
         return known[1]
 
     def _make_content(self, running: bool) -> bytes:
-        state = "running" if running else "ended" if self._has_run else "idle"
+        state = "running" if running else "ended" if self._was_ever_running else "idle"
         with convert_read_errors(self.path):
-            self._check()
+            self._check_folder()
             page = _make_empty_page(self.path, state)
             if any(run.has_rounds() for run in self._list_runs()):
                 results = read_results([self.path], self._read)
                 page = make_page_data(results) | {"live": _make_live(results, state)}
             return json.dumps(page, allow_nan=False, separators=(",", ":")).encode()
 
-    def _check(self) -> None:
+    def _check_folder(self) -> None:
         if not is_result_folder(self.path):
             raise CadisError(f"There is no run and no comparison in the folder {self.path}.")
 
@@ -172,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send("text/html; charset=utf-8", self.server.page)
         elif self.path == "/data.json":
             with self.server.lock:
-                content, tag = self.server.watched.data(), self.server.watched.tag()
+                content, tag = self.server.watched.get_data(), self.server.watched.get_tag()
             self._send("application/json", content, tag)
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -226,10 +228,10 @@ def wait_for_end(watched: WatchedFolder) -> None:
 
     If it is not running, wait until it starts.
     """
-    has_run = False
-    while not has_run or watched.is_running():
-        has_run = has_run or watched.is_running()
+    was_running = False
+    while not was_running or watched.is_running():
+        was_running = was_running or watched.is_running()
         time.sleep(0.5)
     time.sleep(_GRACE_SECONDS)
-    while watched.making:  # the last page of a large run may take longer
+    while watched.is_making:  # the last page of a large run may take longer
         time.sleep(1)

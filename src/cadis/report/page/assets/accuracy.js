@@ -3,22 +3,25 @@
   "use strict";
 
   const make = Cadis.make;
-  let part, lead, chart, legend, figure, metric, smoothing, value, spread, over, details;
-  let lines = []; // {method, name, color, dash, points: [round, mean, deviation], seeds: [points]}
+  let sectionData, lead, chart, legend, figure, metric, smoothing, value, seedDisplay, over, details;
+  let lines = []; // {method, name, color, dash, hasDeviation, points: [round, mean, deviation], seeds: [points]}
 
   function length() {
-    return Math.max(1, ...part.runs.map((run) => run.all.length));
+    return Math.max(1, ...sectionData.runs.map((run) => run.all.length));
   }
 
   /** The selected metric of the task; null if accuracy is selected. */
-  const taskMetric = () => Object.keys(part.metrics).find((name) => `metric-${name}` === metric.list.value) ?? null;
+  function taskMetric() {
+    const names = Object.keys(sectionData.metrics);
+    return names.find((name) => `metric-${name}` === metric.list.value) ?? null;
+  }
 
   /** The axis of simulated time; null if lines are over rounds. */
-  const times = () => (part.times && over.chosen() === "time" ? part.times : null);
+  const times = () => (sectionData.times && over.chosen() === "time" ? sectionData.times : null);
 
   const isRare = () => metric.list.value === "rare";
 
-  const metricName = () => (taskMetric() === null ? "accuracy" : part.metrics[taskMetric()]);
+  const metricName = () => (taskMetric() === null ? "accuracy" : sectionData.metrics[taskMetric()]);
 
   const capitalize = (text) => text.replace(/^./, (letter) => letter.toUpperCase());
 
@@ -34,16 +37,16 @@
     const shown = runs.filter((run) => values(run) && (!times() || run.clock.length));
     const smoothed = shown.map((run) => Cadis.smooth(values(run), width));
     if (!times()) return smoothed;
-    const timed = smoothed.map((one, position) => Cadis.atTimes(one, shown[position].clock, times().at));
-    const known = times().at.map((_, position) => timed.every((one) => one[position] != null));
-    return timed.map((one) => one.map((value, position) => (known[position] ? value : null)));
+    const timed = smoothed.map((curve, position) => Cadis.atTimes(curve, shown[position].clock, times().at));
+    const known = times().at.map((_, position) => timed.every((curve) => curve[position] != null));
+    return timed.map((curve) => curve.map((value, position) => (known[position] ? value : null)));
   }
 
-  function line([index, runs], rounds) {
+  function makeLine([index, runs], rounds) {
     const { name, color, dash } = Cadis.method(index);
     const smoothed = valuesOnAxis(runs);
     const seeds = smoothed.map((values) =>
-      values.map((one, position) => [rounds[position], one]).filter(([, one]) => one != null),
+      values.map((value, position) => [rounds[position], value]).filter(([, value]) => value != null),
     );
     return {
       method: index,
@@ -52,27 +55,27 @@
       dash,
       points: Cadis.summarize(smoothed, rounds),
       seeds,
-      spread: smoothed.length > 1,
+      hasDeviation: smoothed.length > 1,
     };
   }
 
   function compute() {
     const rounds = times()?.at ?? Array.from({ length: length() }, (_, position) => position + 1);
-    lines = Cadis.byMethod(part.runs)
-      .map((group) => line(group, rounds))
-      .filter((one) => one.points.length);
+    lines = Cadis.byMethod(sectionData.runs)
+      .map((group) => makeLine(group, rounds))
+      .filter(({ points }) => points.length);
   }
 
-  function series(one, width) {
-    const { method, name, color, dash, points, seeds } = one;
+  function series(line, width) {
+    const { method, name, color, dash, hasDeviation, points, seeds } = line;
     // over time, lines end at different times, and a name there could cover another line
     const end = width > 700 && lines.length < 9 && !times() ? Cadis.clip(name, 40) : null;
     const main = Cadis.line({ id: `mean-${method}`, name, color, dash, points, label: end });
-    const mode = spread.chosen();
+    const mode = seedDisplay.chosen();
     const range = taskMetric() === null ? {} : { lowest: -Infinity, highest: Infinity };
-    if (mode === "band" && one.spread)
+    if (mode === "band" && hasDeviation)
       return [...Cadis.band({ id: `band-${method}`, name, color, points, ...range }), main];
-    if (mode !== "seeds" || !one.spread) return [main];
+    if (mode !== "seeds" || !hasDeviation) return [main];
     const thin = seeds.map((seed, position) =>
       Cadis.line({ id: `seed-${method}-${position}`, name, color, dash, points: seed, width: 1, opacity: 0.45 }),
     );
@@ -91,7 +94,7 @@
       ...Cadis.overRounds({
         width,
         value: axisName(),
-        share: taskMetric() === null,
+        isFraction: taskMetric() === null,
         rounds: length(),
         axis: times() ? Cadis.timeAxis(times()) : null,
         legend,
@@ -99,7 +102,7 @@
         zoom: true,
         tip: Cadis.lineTip(() => lines, legend, 3, times() ? (at) => `after ${Cadis.short(at)} s` : undefined),
       }),
-      series: lines.flatMap((one) => series(one, width)),
+      series: lines.flatMap((line) => series(line, width)),
     };
   }
 
@@ -136,15 +139,16 @@
   }
 
   function caption() {
-    const names = Cadis.clip(part.rare, 120);
-    const rare = part.rare ? ` Rare classes: classes that only the smallest clusters have (${names}).` : "";
-    const bands = spread.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
+    const names = Cadis.clip(sectionData.rare, 120);
+    const rare = sectionData.rare ? ` Rare classes: classes that only the smallest clusters have (${names}).` : "";
+    const bands = seedDisplay.hidden ? "" : " Lines: mean over seeds; bands: ± one standard deviation over seeds.";
     const clock = times()
-      ? " A round ends when its slowest participant has finished (in FedAT, when the slowest client of one group of " +
-        "clients with similar speed has finished)."
+      ? " A round ends when its slowest participant has finished (in FedAT: when the slowest client of one tier, a " +
+        "group of clients with similar speed, has finished)."
       : "";
-    const main = part.metrics[part.metric] ?? "accuracy";
-    const ranking = lines.length > 1 ? ` Methods are ranked by their mean ${main} over the ${part.ranking}.` : "";
+    const main = sectionData.metrics[sectionData.metric] ?? "accuracy";
+    const ranking =
+      lines.length > 1 ? ` Methods are ranked by their mean ${main} over the ${sectionData.ranking}.` : "";
     const width = Number(smoothing.value);
     const mean = width > 1 ? `; each point is the mean of its round and the ${width - 1} before it` : "";
     return (
@@ -187,13 +191,13 @@
       oninput: scheduleShow,
     });
     value = make("output", { for: "smoothing" });
-    spread = Cadis.radios(
-      "spread",
+    seedDisplay = Cadis.radios(
+      "seed-display",
       "Show seeds as",
       [
-        ["spread-band", "band", "band"],
-        ["spread-seeds", "seeds", "single lines"],
-        ["spread-none", "none", "mean only"],
+        ["seeds-band", "band", "band"],
+        ["seeds-lines", "seeds", "single lines"],
+        ["seeds-none", "none", "mean only"],
       ],
       show,
     );
@@ -212,26 +216,28 @@
     figure = Cadis.figure("", legend.element, chart);
     lead = make("p", { class: "lead" });
     const range = make("label", { class: "control" }, "Average over ", smoothing, " ", value);
-    root.append(lead, make("div", { class: "controls" }, metric, over, range, spread), figure, details);
+    root.append(lead, make("div", { class: "controls" }, metric, over, range, seedDisplay), figure, details);
   }
 
   function update(data) {
-    part = data;
-    const rare = part.runs.some((run) => run.rare);
-    const several = Object.keys(part.metrics).length > 0;
+    sectionData = data;
+    const rare = sectionData.runs.some((run) => run.rare);
+    const several = Object.keys(sectionData.metrics).length > 0;
     const on = several ? "accuracy on " : "";
     metric.firstChild.data = several ? "Show " : "Accuracy on ";
     const choices = [
       ["all", `${on}all classes`],
       ...(rare ? [["rare", `${on}rare classes`]] : []),
-      ...Object.entries(part.metrics).map(([name, label]) => [`metric-${name}`, label]),
+      ...Object.entries(sectionData.metrics).map(([name, label]) => [`metric-${name}`, label]),
     ];
-    const main = `metric-${part.metric}`; // the main metric comes first
-    metric.set(choices.sort(([one], [other]) => (other === main) - (one === main)));
-    over.hidden = !part.times;
-    const groups = Cadis.byMethod(part.runs);
-    spread.hidden = !groups.some(([, runs]) => runs.length > 1);
-    const overlap = spread.hidden ? "" : " Where bands overlap, the difference between methods may be due to the seed.";
+    const main = `metric-${sectionData.metric}`; // the main metric comes first
+    metric.set(choices.sort(([a], [b]) => (b === main) - (a === main)));
+    over.hidden = !sectionData.times;
+    const groups = Cadis.byMethod(sectionData.runs);
+    seedDisplay.hidden = !groups.some(([, runs]) => runs.length > 1);
+    const overlap = seedDisplay.hidden
+      ? ""
+      : " Where bands overlap, the difference between methods may be due to the seed.";
     lead.textContent =
       groups.length > 1 ? `Compare the values in the last rounds, and how early a method reaches them.${overlap}` : "";
     lead.hidden = !lead.textContent;

@@ -3,22 +3,28 @@
   "use strict";
 
   const make = Cadis.make;
-  let part, select, slider, round, order, state, matrix, weights, flow, matrixFigure, flowFigure, play, aside;
+  let sectionData, select, slider, round, play, order, state;
+  let matrix, weights, matrixFigure, othersNote, flow, flowFigure;
   let atEnd = true; // while a run is watched, the slider follows the last round
   let timer = null;
   let waiting = false;
   let drawnNames = null; // along the axes of the matrix
 
   const started = (run) => run.rounds.length > 0;
-  const selected = () => part.runs.find((run) => `${run.method}/${run.seed}` === select.list.value) || part.runs[0];
+  const key = (run) => `${run.method}/${run.seed}`;
+  const selected = () => sectionData.runs.find((run) => key(run) === select.list.value) || sectionData.runs[0];
 
-  /** Return what is shown: run, frame, order of the clients, and the clusters in that order. */
+  /**
+   * Return what is shown: the run, the frame (index of the round that the slider selects), the client indices in the
+   * order of the matrix, and the blocks of clients that are outlined.
+   */
   function view() {
     const run = selected();
     const frame = Math.min(Number(slider.value), run.rounds.length - 1);
     const found = run.found[frame];
     const cluster = order.chosen() === "true" && run.true ? run.true : found;
-    const rank = (client) => (cluster[client] < 0 ? Infinity : cluster[client]); // clients that have not taken part come last
+    // clients that have not taken part come last
+    const rank = (client) => (cluster[client] < 0 ? Infinity : cluster[client]);
     const clients = run.clients.map((_, client) => client);
     const sorted = clients.sort((a, b) => (rank(a) === rank(b) ? a - b : rank(a) - rank(b)));
     return { run, frame, order: sorted, blocks: Cadis.blocks(sorted, cluster).filter((block) => block.cluster >= 0) };
@@ -30,12 +36,12 @@
     const agreement = index ? `; agreement with the true clusters: ${index}` : "";
     const clients = Cadis.plural(found.length, "client");
     const clusters = `${clients} in ${Cadis.plural(new Set(found).size, "cluster")}`;
-    const threshold = optional("threshold", run.threshold[frame]);
-    const confidence = optional("confidence", run.confidence[frame]);
+    const threshold = formatOptional("threshold", run.threshold[frame]);
+    const confidence = formatOptional("confidence", run.confidence[frame]);
     return `Round ${run.rounds[frame]}: ${clusters}${agreement}${threshold}${confidence}.`;
   }
 
-  const optional = (name, value) => (value == null ? "" : `; ${name}: ${Cadis.number(value, 2)}`);
+  const formatOptional = (name, value) => (value == null ? "" : `; ${name}: ${Cadis.number(value, 2)}`);
 
   /** Describe participants that are not in the sample of clients. */
   function describeOthers({ run, frame }) {
@@ -54,7 +60,7 @@
     round.textContent = `${at} of ${now.run.rounds[now.run.rounds.length - 1]}`;
     slider.setAttribute("aria-valuetext", `round ${at}`);
     if (state.textContent !== text) state.textContent = text;
-    aside.textContent = describeOthers(now);
+    othersNote.textContent = describeOthers(now);
     weights.style.height = beside() ? "" : `${64 + 26 * Math.max(2, Cadis.weightsRows(now))}px`;
     const { count, clusters } = now.run.others[now.frame];
     const participants = Cadis.plural(now.run.weights[now.frame].length + count, "participant");
@@ -104,18 +110,22 @@
     const hasConfidence = run.confidence.some((value) => value != null);
     const confidence = hasConfidence ? " Confidence: how certain the server is that there are clusters (0 to 1)." : "";
     const q = run.measured
-      ? "similarity q of each pair of clients, rescaled so that the least similar pair has 0 and identical clients have 1"
-      : "q of each pair of clients, which is the fraction of their common rounds in which they were in the same " +
-        "cluster, rescaled so that the smallest fraction is 0";
+      ? "similarity q of each pair of clients, rescaled so that the least similar pair has 0 and identical clients " +
+        "have 1"
+      : "q of each pair of clients: of the rounds in which both clients took part, the fraction in which they were " +
+        "in the same cluster, rescaled so that the smallest value is 0";
     const numbers =
-      run.flow.rounds.length > 1 ? ', with the same numbers as in the tooltips of "Clusters over rounds"' : "";
+      run.flow.rounds.length > 1 ? ' The tooltips of "Clusters over rounds" have the same numbers.' : "";
     const shown = run.clients.length;
-    const limits = run.sampled ? " Clusters, agreement and the rescaling of q use these clients only." : "";
+    const limits = run.sampled
+      ? " The clusters, their agreement with the true clusters, and the smallest similarity, which becomes q = 0, " +
+        "are computed from these clients only."
+      : "";
     const sample = run.num_clients > shown ? ` ${shown} of ${run.num_clients} clients are shown.${limits}` : "";
     return (
-      `First chart: ${q}; frames: the clusters that clients are sorted by${strip}. ` +
-      "Second chart: weight of each participant in the new global model; numbers and colors: the clusters that the " +
-      `server found in this round${numbers}.${agreement}${threshold}${confidence}${sample}`
+      `First chart: ${q}; white outlines: the true or found clusters, as chosen at "Sort clients by"${strip}. ` +
+      "Second chart: weight of each participant in the new global model, and the number and color of the cluster in " +
+      `which the server put it in this round.${numbers}${agreement}${threshold}${confidence}${sample}`
     );
   }
 
@@ -133,7 +143,7 @@
   }
 
   function scale() {
-    const stops = [0, 0.25, 0.5, 0.75, 1].map((share) => `rgb(${Cadis.viridis[Math.round(share * 254)].join(",")})`);
+    const stops = [0, 0.25, 0.5, 0.75, 1].map((fraction) => `rgb(${Cadis.viridis[Math.round(fraction * 254)].join(",")})`);
     const ramp = make("span", { class: "ramp" });
     ramp.style.background = `linear-gradient(to right, ${stops.join(",")})`;
     return make(
@@ -174,24 +184,24 @@
   function build(root) {
     const panel = controls();
     state = make("p", { class: "state", "aria-live": "polite" });
-    aside = make("p", { class: "quiet" });
+    othersNote = make("p", { class: "quiet" });
     matrix = Cadis.chart(
       "chart-matrix",
       (width) => Cadis.matrixOption(view(), width),
       (chart) => Cadis.watchMatrix(chart, view),
     );
     weights = Cadis.chart("chart-weights", () => Cadis.weightsOption(view(), beside()));
-    matrixFigure = Cadis.figure("", scale(), make("div", { class: "pair" }, matrix, weights), aside);
+    matrixFigure = Cadis.figure("", scale(), make("div", { class: "pair" }, matrix, weights), othersNote);
     flow = Cadis.chart("chart-flow", (width) => Cadis.flowOption(selected(), width));
     flowFigure = Cadis.figure("", flow);
     root.append(panel, state, matrixFigure, make("h3", {}, "Clusters over rounds"), flowFigure);
   }
 
   function update(data) {
-    part = { runs: data.runs.filter(started) };
+    sectionData = { runs: data.runs.filter(started) };
     select.set(
-      part.runs.map((run) => [
-        `${run.method}/${run.seed}`,
+      sectionData.runs.map((run) => [
+        key(run),
         `${Cadis.clip(Cadis.method(run.method).name, 32)}, seed ${run.seed}`,
       ]),
     );

@@ -3,14 +3,16 @@
   "use strict";
 
   const make = Cadis.make;
-  let part, grid, figure, seed;
+  let sectionData, grid, figure, seed;
   const panels = new Map(); // position -> {element, chart, title}
 
-  const selected = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
+  const selected = () => sectionData.seeds.find((one) => `${one.seed}` === seed.list.value) || sectionData.seeds[0];
 
-  const names = () => part.classes.map((name, position) => (selected().rare.includes(position) ? `${name}*` : name));
+  /** Return the names of the classes; a star marks rare classes. */
+  const names = () => sectionData.classes.map((name, index) => (selected().rare.includes(index) ? `${name}*` : name));
 
-  function shares(counts) {
+  /** Return the counts divided by the number of samples of their true class; null for a class without samples. */
+  function normalize(counts) {
     return counts.map((row) => {
       const sum = row.reduce((total, value) => total + value, 0);
       return row.map((value) => (sum ? value / sum : null));
@@ -22,28 +24,29 @@
     return total ? counts.reduce((sum, row, position) => sum + row[position], 0) / total : null;
   }
 
-  const percent = (share) => String(Math.round(share * 100));
+  const percent = (fraction) => String(Math.round(fraction * 100));
 
   function cells(matrix, numbers) {
-    return shares(matrix.counts).flatMap((row, truth) =>
-      row.map((share, guess) => ({
-        value: [guess, truth, share ?? "-"],
-        ...(numbers ? { label: { color: Cadis.inkOn(share || 0) } } : {}),
+    return normalize(matrix.counts).flatMap((row, truth) =>
+      row.map((fraction, guess) => ({
+        value: [guess, truth, fraction ?? "-"],
+        ...(numbers ? { label: { color: Cadis.inkOn(fraction || 0) } } : {}),
       })),
     );
   }
 
   function tip(matrix) {
-    return ({ value: [guess, truth, share] }) =>
-      Cadis.tip(`true ${Cadis.clip(part.classes[truth], 24)}, predicted ${Cadis.clip(part.classes[guess], 24)}`, [
-        [null, "percentage of the true class", share === "-" ? "–" : `${(share * 100).toFixed(1)} %`],
+    const name = (index) => Cadis.clip(sectionData.classes[index], 24);
+    return ({ value: [guess, truth, fraction] }) =>
+      Cadis.tip(`true ${name(truth)}, predicted ${name(guess)}`, [
+        [null, "percentage of the true class", fraction === "-" ? "–" : `${(fraction * 100).toFixed(1)} %`],
         [null, "samples", matrix.counts[truth][guess]],
       ]);
   }
 
   function series(matrix, width) {
-    const show = part.classes.length <= 12;
-    const fontSize = (width - 60) / part.classes.length < 24 ? 9 : 11;
+    const show = sectionData.classes.length <= 12;
+    const fontSize = (width - 60) / sectionData.classes.length < 24 ? 9 : 11;
     const formatter = ({ value }) => (value[2] === "-" || value[2] < 0.005 ? "" : percent(value[2]));
     const label = { show, fontSize, formatter };
     // progressive rendering would flicker
@@ -89,14 +92,14 @@
   }
 
   function describe({ method, counts }) {
-    const share = accuracy(counts);
-    const result = share == null ? "no test samples" : `${percent(share)} percent correct`;
+    const fraction = accuracy(counts);
+    const result = fraction == null ? "no test samples" : `${percent(fraction)} percent correct`;
     return `Confusion matrix of ${Cadis.method(method).name}, seed ${selected().seed}: ${result}.`;
   }
 
   function update(data) {
-    part = data;
-    seed.set(part.seeds.map((one) => [String(one.seed), String(one.seed)]));
+    sectionData = data;
+    seed.set(sectionData.seeds.map((one) => [String(one.seed), String(one.seed)]));
     show();
   }
 

@@ -2,29 +2,32 @@
 (function (Cadis) {
   "use strict";
 
-  let part, chart, figure, legend, details;
+  let sectionData, chart, figure, legend, details;
   let lines = [];
 
   function compute() {
-    const groups = Cadis.byMethod(part.runs);
+    const groups = Cadis.byMethod(sectionData.runs);
     lines = groups
       .flatMap(([method, runs]) => {
         const wanted = Cadis.union(runs.map((run) => run.rounds));
-        const one = (key, word, dash) => {
-          const series = runs.filter((run) => run[key]).map((run) => Cadis.spread(run.rounds, run[key], wanted));
+        const makeLine = (key, label, dash) => {
+          const series = runs.filter((run) => run[key]).map((run) => Cadis.valuesAt(wanted, run.rounds, run[key]));
           const { name, color } = Cadis.method(method);
           // with one method, the two lines differ in color too: dashes are hard to see on steep lines
           const shade = groups.length === 1 && key === "without" ? "#D55E00" : color;
           return {
             id: `${key}-${method}`,
-            name: `${groups.length > 1 ? `${name}, ` : ""}${word}`,
+            name: `${groups.length > 1 ? `${name}, ` : ""}${label}`,
             color: shade,
             dash,
             points: Cadis.summarize(series, wanted),
-            spread: series.length > 1,
+            hasDeviation: series.length > 1,
           };
         };
-        return [one("with", "with transitive learning", "solid"), one("without", "without transitive learning", "dashed")];
+        return [
+          makeLine("with", "with transitive learning", "solid"),
+          makeLine("without", "without transitive learning", "dashed"),
+        ];
       })
       .filter(({ points }) => points.length);
   }
@@ -68,17 +71,17 @@
   }
 
   function caption() {
-    const sample = part.runs.map((run) => run.sample).find(Boolean);
-    const pairs = sample ? ` Computed from the pairs among ${sample}.` : "";
+    const sample = sectionData.runs.map((run) => run.sample).find(Boolean);
+    const pairs = sample ? ` The matrices have ${sample}.` : "";
     return (
-      "Mean squared difference between the similarity matrix after a round and the reference, in which each entry is " +
-      "the mean of all similarities that were measured for the pair in the whole run; mean over seeds. " +
-      `Solid: with transitive learning; dashed: without.${pairs}`
+      "The error of a round is the mean squared difference between the similarities known after this round and the " +
+      "final ones, which are the means of all similarities measured in the whole run. A similarity that is still " +
+      `unknown counts as 0. Lines: mean over seeds; solid: with transitive learning, dashed: without.${pairs}`
     );
   }
 
   function update(data) {
-    part = data;
+    sectionData = data;
     compute();
     figure.caption.textContent = caption();
     legend.set(lines.map(({ name, color, dash }) => ({ name, color, dash })));
@@ -92,13 +95,14 @@
 
   Cadis.section({
     id: "convergence",
-    name: "Convergence",
-    title: "Convergence of the similarity matrix",
+    name: "Similarity error",
+    title: "Error of the similarity matrix",
     build,
     update,
     empty: (data) => !data.runs.some((run) => run.rounds.length),
     lead:
-      "Transitive learning estimates the similarity of two clients that have not taken part in the same round yet, " +
-      "from the clients that both were compared with. Transitive learning helps where the solid line is below the dashed line.",
+      "The server measures the similarity of two clients when both take part in the same round. Until then, " +
+      "transitive learning estimates it from other clients that were compared with each of the two. It helps where " +
+      "the solid line is below the dashed line.",
   });
 })(window.Cadis);

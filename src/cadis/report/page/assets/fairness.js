@@ -4,35 +4,36 @@
 
   const MAX_POINTS = 600; // per method
   const MIN_TESTS = 3; // with fewer tested rounds, there is no chart over rounds
-  const MAX_SITES = 12; // with more clients, there is no table of clients
-  let part, boxes, boxFigure, rounds, legend, details, sites, history;
-  let groups = []; // {method, name, color, dash, last: [clients in the last test], points: [round, mean, deviation]}
+  const MAX_TABLE_CLIENTS = 12; // with more clients, there is no table of clients
+  let sectionData, boxes, boxFigure, rounds, legend, details, clientTable, history;
+  // {method, name, color, dash, hasDeviation, lastTest: [{value, client, seed}], points: [round, mean, deviation]}
+  let groups = [];
 
   /** Return [round, mean, deviation] over clients, averaged over seeds. */
   function overRounds(runs) {
     const wanted = Cadis.union(runs.map((run) => run.rounds));
-    const over = (key) => runs.map((run) => Cadis.spread(run.rounds, run[key], wanted));
-    const [means, deviations] = [over("mean"), over("deviation")];
+    const valuesOf = (key) => runs.map((run) => Cadis.valuesAt(wanted, run.rounds, run[key]));
+    const [means, deviations] = [valuesOf("mean"), valuesOf("deviation")];
     return wanted
       .map((round, position) => [
         round,
-        Cadis.mean(means.map((one) => one[position])),
-        Cadis.mean(deviations.map((one) => one[position])),
+        Cadis.mean(means.map((values) => values[position])),
+        Cadis.mean(deviations.map((values) => values[position])),
       ])
       .filter(([, mean]) => mean != null);
   }
 
-  function group([method, runs]) {
+  function makeGroup([method, runs]) {
     const { name, color, dash } = Cadis.method(method);
-    const points = runs
+    const lastTest = runs
       .flatMap(({ clients, seed, last }) => last.map((value, client) => ({ value, client: clients[client], seed })))
       .filter(({ value }) => value != null);
-    return { method, name, color, dash, last: points, points: overRounds(runs), spread: true };
+    return { method, name, color, dash, hasDeviation: true, lastTest, points: overRounds(runs) };
   }
 
-  function summary({ last }) {
-    const values = last.map(({ value }) => value).sort((a, b) => a - b);
-    const quantiles = [0, 0.25, 0.5, 0.75, 1].map((share) => Cadis.quantile(values, share));
+  function summarize({ lastTest }) {
+    const values = lastTest.map(({ value }) => value).sort((a, b) => a - b);
+    const quantiles = [0, 0.25, 0.5, 0.75, 1].map((fraction) => Cadis.quantile(values, fraction));
     return { mean: Cadis.mean(values), worst: values[0], quantiles };
   }
 
@@ -44,7 +45,7 @@
         [null, "seed", data.seed],
       ]);
     const words = ["minimum", "lower quartile", "median", "upper quartile", "maximum"];
-    const { quantiles } = summary(groups[dataIndex]);
+    const { quantiles } = summarize(groups[dataIndex]);
     return Cadis.tip(
       groups[dataIndex].name,
       words.map((word, position) => [null, word, Cadis.number(quantiles[position])]).reverse(),
@@ -52,15 +53,15 @@
   }
 
   /** Return an even sample of very many clients, from the worst to the best. */
-  function samplePoints(last) {
-    if (last.length <= MAX_POINTS) return last;
-    const sorted = [...last].sort((a, b) => a.value - b.value);
-    const step = (last.length - 1) / (MAX_POINTS - 1);
+  function samplePoints(lastTest) {
+    if (lastTest.length <= MAX_POINTS) return lastTest;
+    const sorted = [...lastTest].sort((a, b) => a.value - b.value);
+    const step = (lastTest.length - 1) / (MAX_POINTS - 1);
     return Array.from({ length: MAX_POINTS }, (_, index) => sorted[Math.round(index * step)]);
   }
 
-  function dots({ name, color, last }, row) {
-    return samplePoints(last).map(({ value, client, seed }, position) => ({
+  function dots({ name, color, lastTest }, row) {
+    return samplePoints(lastTest).map(({ value, client, seed }, position) => ({
       value: [value, row + (Cadis.hash(position + 1) - 0.5) * 0.5],
       client,
       seed,
@@ -72,7 +73,7 @@
   function boxSeries() {
     const itemStyle = { color: "transparent", borderColor: Cadis.colors().ink, borderWidth: 1.5 };
     const common = { emphasis: { disabled: true } };
-    const data = groups.map((one) => summary(one).quantiles);
+    const data = groups.map((group) => summarize(group).quantiles);
     return [
       { type: "scatter", id: "clients", yAxisIndex: 1, symbolSize: 5, data: groups.flatMap(dots), ...common },
       { type: "boxplot", id: "boxes", boxWidth: [14, 26], itemStyle, data, ...common },
@@ -83,10 +84,10 @@
     const names = groups.map(({ name }) => name);
     const axisLabel = { color: Cadis.colors().ink, interval: 0 };
     return {
-      xAxis: Cadis.axis(`accuracy on a client's ${part.own}`, { max: 1, scale: true }),
+      xAxis: Cadis.axis(`accuracy on a client's ${sectionData.own_data}`, { max: 1, scale: true }),
       yAxis: [
         Cadis.names("", names, width > 700 ? 24 : 12, { inverse: true, axisLabel }),
-        // points are spread within a row, which needs an axis of numbers
+        // points have random positions within a row, which needs an axis of numbers
         { type: "value", show: false, inverse: true, min: -0.5, max: groups.length - 0.5 },
       ],
       tooltip: Cadis.tooltip("item", boxTip),
@@ -102,8 +103,8 @@
     return {
       ...Cadis.overRounds({
         width,
-        value: `accuracy on clients' ${part.own}`,
-        share: true,
+        value: `accuracy on clients' ${sectionData.own_data}`,
+        isFraction: true,
         first: tested[0],
         rounds: tested.at(-1),
         legend,
@@ -126,21 +127,22 @@
 
   /** Return [name, mean over clients and seeds, worst client] of each method. */
   function summaries() {
-    return groups.map((one) => {
-      const { mean, worst } = summary(one);
-      return [one.name, Cadis.number(mean), Cadis.number(worst)];
+    return groups.map((group) => {
+      const { mean, worst } = summarize(group);
+      return [group.name, Cadis.number(mean), Cadis.number(worst)];
     });
   }
 
   /** Return a table of accuracy by client, mean over seeds; null for many clients, or clients without names. */
-  function siteTable() {
-    const names = [...new Set(groups.flatMap(({ last }) => last.map(({ client }) => client)))];
-    if (names.length > MAX_SITES || names.every((name) => /^\d+$/.test(name))) return null;
-    const at = (one, name) => Cadis.mean(one.last.filter(({ client }) => client === name).map(({ value }) => value));
+  function makeClientTable() {
+    const names = [...new Set(groups.flatMap(({ lastTest }) => lastTest.map(({ client }) => client)))];
+    if (names.length > MAX_TABLE_CLIENTS || names.every((name) => /^\d+$/.test(name))) return null;
+    const meanOf = ({ lastTest }, name) =>
+      Cadis.mean(lastTest.filter(({ client }) => client === name).map(({ value }) => value));
     return {
-      caption: `Accuracy of each client on its ${part.own}, last tested round`,
+      caption: `Accuracy of each client on its ${sectionData.own_data}, last tested round`,
       columns: ["client", ...groups.map(({ name }) => name)],
-      rows: names.map((name) => [name, ...groups.map((one) => Cadis.number(at(one, name)))]),
+      rows: names.map((name) => [name, ...groups.map((group) => Cadis.number(meanOf(group, name)))]),
       best: [],
     };
   }
@@ -150,7 +152,7 @@
     const step = Math.ceil(wanted.length / 50);
     const kept = wanted.filter((_, position) => (wanted.length - 1 - position) % step === 0);
     return {
-      caption: `Accuracy on clients' ${part.own}: mean ± standard deviation over clients`,
+      caption: `Accuracy on clients' ${sectionData.own_data}: mean ± standard deviation over clients`,
       columns: ["round", ...groups.map(({ name }) => name)],
       rows: kept.map((round) => [
         round,
@@ -168,7 +170,7 @@
     legend = Cadis.legend(rounds, "Methods");
     details = Cadis.details("Show as a table", roundsTable);
     boxFigure = Cadis.figure("", boxes);
-    sites = Cadis.make("div", {});
+    clientTable = Cadis.make("div", {});
     history = Cadis.make(
       "div",
       {},
@@ -180,35 +182,35 @@
       ),
       details,
     );
-    root.append(boxFigure, sites, history);
+    root.append(boxFigure, clientTable, history);
   }
 
   function caption() {
-    const count = Cadis.largest(groups.map(({ last }) => last.length));
-    const tested = part.runs.map((run) => run.tested).find(Boolean);
-    const sample = tested ? ` Only ${tested} are tested, always the same ones.` : "";
+    const count = Cadis.largest(groups.map(({ lastTest }) => lastTest.length));
+    const tested = sectionData.runs.map((run) => run.sample).find(Boolean);
+    const sample = tested ? ` Only ${tested} are tested, the same ones in each test.` : "";
     const drawn = count > MAX_POINTS ? ` Only ${MAX_POINTS} of ${count} points per method are drawn.` : "";
-    const held = part.own === "own test data" ? " These data are not used for training." : "";
+    const heldOut = sectionData.own_data === "own test data" ? " These data are not used for training." : "";
     return (
       "Each point is one client and seed in the last tested round. The box contains the middle half of the " +
-      `points, its line is the median, and the whiskers end at the minimum and maximum.${drawn}${sample}${held}`
+      `points, its line is the median, and the whiskers end at the minimum and maximum.${drawn}${sample}${heldOut}`
     );
   }
 
   function update(data) {
-    part = data;
-    groups = Cadis.byMethod(part.runs)
-      .map(group)
-      .filter(({ last }) => last.length);
+    sectionData = data;
+    groups = Cadis.byMethod(sectionData.runs)
+      .map(makeGroup)
+      .filter(({ lastTest }) => lastTest.length);
     boxes.style.height = `${80 + 48 * Math.max(2, groups.length)}px`;
     boxFigure.caption.textContent = caption();
-    const table = siteTable();
-    Cadis.fill(sites, table, () => (table ? [Cadis.table(table)] : []));
+    const table = makeClientTable();
+    Cadis.fill(clientTable, table, () => (table ? [Cadis.table(table)] : []));
     legend.set(groups.map(({ name, color, dash }) => ({ name, color, dash })));
     history.hidden = testedRounds().length < MIN_TESTS;
     const lines = summaries();
     const words = lines.map(([name, mean, worst]) => `${name} ${mean}, worst client ${worst}`).join("; ");
-    Cadis.refresh(boxes, `Accuracy on clients' ${part.own}. Means: ${words}.`);
+    Cadis.refresh(boxes, `Accuracy on clients' ${sectionData.own_data}. Means: ${words}.`);
     const means = lines.map(([name, mean]) => `${name} ${mean}`).join(", ");
     Cadis.refresh(rounds, `Mean accuracy over clients, by round. Last round: ${means}.`);
     details.refresh();

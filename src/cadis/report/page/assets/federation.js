@@ -3,23 +3,26 @@
   "use strict";
 
   const make = Cadis.make;
-  let part, chart, seed, figure;
+  let sectionData, chart, seed, figure;
 
-  const selected = () => part.seeds.find((one) => String(one.seed) === seed.list.value) || part.seeds[0];
+  const selected = () => sectionData.seeds.find((one) => String(one.seed) === seed.list.value) || sectionData.seeds[0];
 
-  /** Return client positions, sorted by cluster. */
+  /** Return client indices, sorted by cluster. */
   function sortByCluster({ clients, cluster }) {
-    const positions = clients.map((_, position) => position);
-    return cluster ? positions.sort((a, b) => cluster[a] - cluster[b] || a - b) : positions;
+    const indices = clients.map((_, index) => index);
+    return cluster ? indices.sort((a, b) => cluster[a] - cluster[b] || a - b) : indices;
   }
 
-  /** Return consecutive clients of the same cluster: [{cluster, start, end}], end not included. */
+  /**
+   * Return the blocks of consecutive clients of the same cluster: [{cluster, start, end}], end not included.
+   * `order` has client indices, `cluster` the cluster of each client.
+   */
   Cadis.blocks = function (order, cluster) {
     const blocks = [];
-    order.forEach((client, place) => {
+    order.forEach((client, index) => {
       const last = blocks[blocks.length - 1];
-      if (last && last.cluster === cluster[client]) last.end = place + 1;
-      else blocks.push({ cluster: cluster[client], start: place, end: place + 1 });
+      if (last && last.cluster === cluster[client]) last.end = index + 1;
+      else blocks.push({ cluster: cluster[client], start: index, end: index + 1 });
     });
     return blocks;
   };
@@ -35,12 +38,12 @@
           : { y1: y + at, y2: y + at, x1: x, x2: x + width + 20 };
       const children = blocks.flatMap(({ cluster, start, end }) => {
         const middle = ((start + end) / 2) * step;
-        const place = wide ? { x: x + middle, y: y - 10 } : { x: x + width + 12, y: y + middle };
+        const center = wide ? { x: x + middle, y: y - 10 } : { x: x + width + 12, y: y + middle };
         const name = {
           type: "text",
           style: {
             text: String(cluster),
-            ...place,
+            ...center,
             align: "center",
             verticalAlign: "middle",
             fill: colors.ink,
@@ -56,17 +59,17 @@
     };
   }
 
-  function bubbles(one, order, wide, size) {
-    const largest = Cadis.largest(one.samples.flat(), 1);
+  function bubbles(seedData, order, wide, size) {
+    const largest = Cadis.largest(seedData.samples.flat(), 1);
     const points = [];
-    order.forEach((client, place) =>
-      (one.samples[client] || []).forEach((samples, kind) => {
+    order.forEach((client, index) =>
+      (seedData.samples[client] || []).forEach((samples, classIndex) => {
         if (!samples) return;
-        const cluster = one.cluster ? one.cluster[client] : 0;
+        const cluster = seedData.cluster ? seedData.cluster[client] : 0;
         points.push({
-          value: wide ? [place, kind] : [kind, place],
+          value: wide ? [index, classIndex] : [classIndex, index],
           client,
-          kind,
+          classIndex,
           samples,
           cluster,
           // the area, not the radius, is proportional to the number
@@ -83,79 +86,81 @@
     return points;
   }
 
-  function tip(one) {
+  function tip(seedData) {
     return ({ data }) =>
-      Cadis.tip(`client ${one.clients[data.client]}`, [
-        [null, "class", Cadis.clip(part.classes[data.kind], 32)],
+      Cadis.tip(`client ${seedData.clients[data.client]}`, [
+        [null, "class", Cadis.clip(sectionData.classes[data.classIndex], 32)],
         [null, "samples", data.samples],
-        ...(one.cluster ? [[Cadis.clusterColor(data.cluster), "true cluster", data.cluster]] : []),
+        ...(seedData.cluster ? [[Cadis.clusterColor(data.cluster), "true cluster", data.cluster]] : []),
       ]);
   }
 
-  function radius(width, one, wide) {
-    const rows = wide ? part.classes.length : one.clients.length;
-    const columns = wide ? one.clients.length : part.classes.length;
-    const step = [(width - 100) / columns, (height(width, one) - 70) / rows];
+  function radius(width, seedData, wide) {
+    const rows = wide ? sectionData.classes.length : seedData.clients.length;
+    const columns = wide ? seedData.clients.length : sectionData.classes.length;
+    const step = [(width - 100) / columns, (height(width, seedData) - 70) / rows];
     return Math.max(2, Math.min(14, 0.48 * Math.max(...step), 0.6 * Math.min(...step)));
   }
 
-  function series(one, order, wide, size) {
+  function series(seedData, order, wide, size) {
     const points = {
       type: "scatter",
       id: "bubbles",
       z: 3,
-      data: bubbles(one, order, wide, size),
+      data: bubbles(seedData, order, wide, size),
       emphasis: { disabled: true },
     };
-    if (!one.cluster) return [points];
-    const renderItem = separators(Cadis.blocks(order, one.cluster), order.length, wide);
+    if (!seedData.cluster) return [points];
+    const renderItem = separators(Cadis.blocks(order, seedData.cluster), order.length, wide);
     return [{ type: "custom", id: "clusters", silent: true, data: [[0, 0]], z: 1, renderItem }, points];
   }
 
   function option(width) {
-    const one = selected();
-    const order = sortByCluster(one);
-    const wide = isWide(width, one);
-    const clients = ["client", order.map((client) => one.clients[client]), 14];
-    const classes = ["class", part.classes, 14];
+    const seedData = selected();
+    const order = sortByCluster(seedData);
+    const wide = isWide(width, seedData);
+    const clients = ["client", order.map((client) => seedData.clients[client]), 14];
+    const classes = ["class", sectionData.classes, 14];
     const [across, down] = wide ? [clients, classes] : [classes, clients];
     const rotate = across[1].some((name) => name.length > 4) ? 60 : 0;
     return {
-      grid: { ...Cadis.base().grid, top: wide && one.cluster ? 28 : 8, right: wide ? 12 : 32, bottom: 12 },
+      grid: { ...Cadis.base().grid, top: wide && seedData.cluster ? 28 : 8, right: wide ? 12 : 32, bottom: 12 },
       xAxis: Cadis.names(...across, { axisLabel: { rotate } }),
       yAxis: Cadis.names(...down, { inverse: true }),
-      tooltip: Cadis.tooltip("item", tip(one)),
-      series: series(one, order, wide, radius(width, one, wide)),
+      tooltip: Cadis.tooltip("item", tip(seedData)),
+      series: series(seedData, order, wide, radius(width, seedData, wide)),
     };
   }
 
   // on wide screens, many clients are shown along the x-axis
-  const isWide = (width, one) => width > 640 && one.clients.length >= part.classes.length;
+  const isWide = (width, seedData) => width > 640 && seedData.clients.length >= sectionData.classes.length;
 
-  function height(width, one) {
-    const rows = isWide(width, one) ? part.classes.length : one.clients.length;
+  function height(width, seedData) {
+    const rows = isWide(width, seedData) ? sectionData.classes.length : seedData.clients.length;
     const step = rows <= 16 ? 26 : rows <= 30 ? 22 : 14;
     return Math.max(240, Math.min(900, 100 + step * rows));
   }
 
-  function describe(one) {
-    const clusters = one.cluster ? ` in ${Cadis.plural(one.clusters, "true cluster")}` : "";
-    const classes = Cadis.plural(part.classes.length, "class", "classes");
-    const held = one.held ? `; ${Cadis.plural(one.held, "held-out test sample")} in total` : "";
-    const range = `${one.range[0]} to ${one.range[1]} training samples per client${held}`;
-    const shown = one.clients.length;
-    const sample = one.num_clients > shown ? ` ${shown} of the ${one.num_clients} clients are shown.` : "";
-    return `${Cadis.plural(one.num_clients, "client")}${clusters}, ${classes}, ${range}.${sample}`;
+  function describe(seedData) {
+    const clusters = seedData.cluster ? ` in ${Cadis.plural(seedData.clusters, "true cluster")}` : "";
+    const classes = Cadis.plural(sectionData.classes.length, "class", "classes");
+    const heldOut = seedData.num_test_samples
+      ? `; ${Cadis.plural(seedData.num_test_samples, "held-out test sample")} in total`
+      : "";
+    const range = `${seedData.range[0]} to ${seedData.range[1]} training samples per client${heldOut}`;
+    const shown = seedData.clients.length;
+    const sample = seedData.num_clients > shown ? ` ${shown} of the ${seedData.num_clients} clients are shown.` : "";
+    return `${Cadis.plural(seedData.num_clients, "client")}${clusters}, ${classes}, ${range}.${sample}`;
   }
 
   function show() {
-    const one = selected();
-    const text = describe(one);
+    const seedData = selected();
+    const text = describe(seedData);
     const colors =
-      " Colors and the numbers along the edge: true clusters. Clients of a cluster have the same classes. " +
-      "The server does not know the true clusters.";
-    chart.style.height = `${height(chart.clientWidth || chart.parentElement.clientWidth, one)}px`;
-    figure.caption.textContent = text + (one.cluster ? colors : "");
+      " Colors and the numbers along the edge: true clusters, which are groups of clients with similar data. " +
+      "The server does not know them.";
+    chart.style.height = `${height(chart.clientWidth || chart.parentElement.clientWidth, seedData)}px`;
+    figure.caption.textContent = text + (seedData.cluster ? colors : "");
     Cadis.refresh(chart, `Samples by client and class: ${text}`);
   }
 
@@ -163,15 +168,15 @@
     seed = Cadis.select("federation-seed", "Seed", show);
     chart = Cadis.chart("chart-federation", option);
     new ResizeObserver(() => {
-      if (part) chart.style.height = `${height(chart.clientWidth, selected())}px`;
+      if (sectionData) chart.style.height = `${height(chart.clientWidth, selected())}px`;
     }).observe(chart);
     figure = Cadis.figure("", chart);
     root.append(make("div", { class: "controls" }, seed), figure);
   }
 
   function update(data) {
-    part = data;
-    seed.set(part.seeds.map((one) => [String(one.seed), String(one.seed)]));
+    sectionData = data;
+    seed.set(sectionData.seeds.map((seedData) => [String(seedData.seed), String(seedData.seed)]));
     show();
   }
 

@@ -2,7 +2,7 @@
 (function (Cadis) {
   "use strict";
 
-  /** Return the clusters of each round: {id, depth, cluster, clients, position}. */
+  /** Return the clusters of each round: {id, depth, cluster, clients, position}; depth is the index of the column. */
   function nodes(flow) {
     return flow.rounds.flatMap((_, depth) => {
       const groups = new Map();
@@ -136,13 +136,13 @@
     const sample = run.num_clients > shown ? ` ${shown} of ${run.num_clients} clients are shown.` : "";
     const skipped = run.flow.rounds.length < run.flow.rounds.at(-1) ? " (not all rounds are shown)" : "";
     const truth = run.true
-      ? " Colors are chosen so that, in the last column, a cluster has the color of the true cluster that it matches best."
+      ? " In the last column, a cluster has the color of the true cluster that it matches best."
       : "";
     figure.caption.textContent =
-      `Each column is a round${skipped}, and each box is a cluster that the server found. The height of a box and the ` +
-      "number beside it show how many clients the cluster has. A band between two boxes shows the clients that are " +
-      "in the left cluster in one round and in the right cluster in the next round shown. A cluster keeps its color " +
-      `while it keeps most of its clients.${truth} ` +
+      `Each column is a round${skipped}, and each box is a cluster that the server found. The height of a box and ` +
+      "the number beside it show how many clients the cluster has. A band between two boxes shows the clients that " +
+      "are in the left cluster in one round and in the right cluster in the next round shown. A cluster keeps its " +
+      `color while it keeps most of its clients.${truth} ` +
       `Gray: clients that have not taken part yet.${sample}`;
     Cadis.refresh(chart, `Number of clusters: ${counts.join(", ")}.`);
   };

@@ -1,4 +1,4 @@
-/* Lines over rounds with bands, for accuracy, fairness and convergence. */
+/* Lines over rounds with bands, for accuracy, fairness and the similarity error. */
 (function (Cadis) {
   "use strict";
 
@@ -50,18 +50,18 @@
     ];
   };
 
-  /** Return a tooltip of all lines at a round, highest first. lines: [{name, color, points}]. */
+  /** Return a tooltip of all lines at a round, highest first. lines: [{name, color, points, hasDeviation}]. */
   Cadis.lineTip = (lines, legend, digits, title = (round) => `round ${round}`) =>
     function (hits) {
-      const place = [].concat(hits)[0];
-      if (!place) return "";
-      const round = place.axisValue;
+      const hit = [].concat(hits)[0];
+      if (!hit) return "";
+      const round = hit.axisValue;
       const rows = lines()
         .filter((line) => legend.shows(line.name))
         .map((line) => {
           // values on a logarithmic axis are rounded
           const point = line.points.find(([at]) => Math.abs(at - round) <= 1e-9 * at);
-          const more = point && line.spread && point[2] ? `±${Cadis.number(point[2], digits)}` : "";
+          const more = point && line.hasDeviation && point[2] ? `±${Cadis.number(point[2], digits)}` : "";
           return (
             point && { value: point[1], row: [line.color, line.name, `${Cadis.number(point[1], digits)}${more}`] }
           );
@@ -73,7 +73,7 @@
       );
     };
 
-  function zooms(right, written) {
+  function makeZoom(right, formatLabel) {
     const { line, muted } = Cadis.colors();
     const slider = {
       type: "slider",
@@ -86,7 +86,7 @@
       borderColor: line,
       textStyle: { color: muted },
       fillerColor: "rgba(128,140,155,0.22)",
-      labelFormatter: written,
+      labelFormatter: formatLabel,
     };
     // without Ctrl, the mouse wheel scrolls the page
     const inside = {
@@ -106,7 +106,7 @@
     max: Math.max(first + 1, rounds),
     minInterval: 1,
     axisLabel: { formatter: (at) => (Number.isInteger(at) ? String(at) : "") },
-    written: (at) => Math.round(at),
+    formatLabel: (at) => Math.round(at),
   });
 
   /** Return an axis of simulated time: {at: [...], logarithmic}. */
@@ -117,18 +117,19 @@
     max: at[at.length - 1],
     minInterval: 0,
     axisLabel: { formatter: (time) => Number(Number(time).toPrecision(2)).toLocaleString("en") },
-    written: (time) => Cadis.short(time),
+    formatLabel: (time) => Cadis.short(time),
   });
 
   /**
-   * Return axes, zoom and tooltip of a chart over rounds or another axis. The y-axis fits the data unless fromZero;
-   * that of a share ends at 1.
+   * Return the options of a chart of lines: axes, legend, tooltip, and a slider for zooming if `zoom`.
+   * The horizontal axis is the rounds if no `axis` is given. The vertical axis fits the data; with `fromZero` it
+   * begins at 0, and with `isFraction`, for values from 0 to 1, it never ends above 1.
    */
   Cadis.overRounds = function (given) {
     const { width, value, rounds, first = 1, tip, legend, labels, axis } = given;
-    const { fromZero = false, zoom = false, share = false } = given;
+    const { fromZero = false, zoom = false, isFraction = false } = given;
     const { line, muted } = Cadis.colors();
-    const { name, written, ...across } = axis ?? roundAxis(rounds, first);
+    const { name, formatLabel, ...across } = axis ?? roundAxis(rounds, first);
     const right = labels && width > 700 ? 150 : 16;
     return {
       grid: { ...Cadis.base().grid, bottom: zoom ? 40 : 8, right },
@@ -140,13 +141,13 @@
       }),
       yAxis: Cadis.axis(value, {
         min: fromZero ? 0 : null,
-        ...(share ? { max: ({ max }) => (max > 0.9 ? 1 : null) } : {}),
+        ...(isFraction ? { max: ({ max }) => (max > 0.9 ? 1 : null) } : {}),
         scale: !fromZero,
         nameGap: 12,
         splitNumber: 4,
       }),
       tooltip: Cadis.tooltip("axis", tip, { axisPointer: { snap: true, lineStyle: { color: muted } } }),
-      ...(zoom ? { dataZoom: zooms(right, written) } : {}),
+      ...(zoom ? { dataZoom: makeZoom(right, formatLabel) } : {}),
     };
   };
 })(window.Cadis);

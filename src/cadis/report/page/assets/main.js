@@ -60,27 +60,27 @@
     if (bar.scrollWidth > bar.clientWidth) bar.scrollLeft = link.offsetLeft - bar.clientWidth / 2;
   }
 
-  /** For a sweep, show its chart right after the verdict. */
+  /** For a sweep, move its chart directly below the verdict, and the chart of accuracy below the tables. */
   function orderSections() {
     if (!Cadis.data.sweep) return;
     const [verdict, sweep, tables, accuracy] = ["verdict", "sweep", "tables", "accuracy"].map((id) => slots.get(id));
-    for (const part of ["element", "link"]) {
-      if (verdict[part].nextSibling === sweep[part]) return;
-      verdict[part].after(sweep[part]);
-      tables[part].after(accuracy[part]);
+    for (const key of ["element", "link"]) {
+      if (verdict[key].nextSibling === sweep[key]) return;
+      verdict[key].after(sweep[key]);
+      tables[key].after(accuracy[key]);
     }
   }
 
   function showSection(id) {
     const slot = slots.get(id);
     const section = Cadis.sections[id];
-    const part = Cadis.data[section.of ?? id];
-    const isEmpty = part == null || Boolean(section.empty?.(part));
+    const sectionData = Cadis.data[section.dataKey ?? id];
+    const isEmpty = sectionData == null || Boolean(section.empty?.(sectionData));
     slot.element.hidden = slot.link.hidden = isEmpty;
     if (isEmpty) return;
     if (!slot.built) section.build(slot.body);
     slot.built = true;
-    section.update(part);
+    section.update(sectionData);
   }
 
   /** Show a section; an error in it must not affect the others. */

@@ -2,9 +2,9 @@
 (function (Cadis) {
   "use strict";
 
-  const picture = document.createElement("canvas"); // one pixel per pair
+  const picture = document.createElement("canvas"); // one pixel per pair of clients
   const enlarged = document.createElement("canvas"); // in screen resolution
-  const decoded = new WeakMap(); // run -> bytes of each frame, decoded when first shown
+  const decoded = new WeakMap(); // run -> bytes of each frame (a round of the slider), decoded when first shown
 
   function bytes(run, frame) {
     if (!decoded.has(run)) decoded.set(run, []);
@@ -53,8 +53,8 @@
     return enlarged;
   }
 
-  /** Return frames around clusters, white on black, which are visible on any color. */
-  function frames(blocks, step, { x, y }) {
+  /** Return outlines around clusters, white on black, which are visible on any color. */
+  function outlines(blocks, step, { x, y }) {
     return blocks.flatMap(({ start, end }) =>
       [
         ["#000000", 4],
@@ -93,7 +93,7 @@
       const image = { type: "image", style: { image: enlarge(width, height), x, y, width, height } };
       return {
         type: "group",
-        children: [image, ...strip(view, step, coordSys), ...frames(view.blocks, step, coordSys)],
+        children: [image, ...strip(view, step, coordSys), ...outlines(view.blocks, step, coordSys)],
       };
     };
 
@@ -137,9 +137,9 @@
     const pointer = chart.getZr();
     const hide = () => chart.dispatchAction({ type: "hideTip" });
     pointer.on("mousemove", ({ offsetX, offsetY }) => {
-      const place = [offsetX, offsetY];
-      if (!chart.containPixel("grid", place)) return hide();
-      const [column, row] = chart.convertFromPixel("grid", place);
+      const pixel = [offsetX, offsetY];
+      if (!chart.containPixel("grid", pixel)) return hide();
+      const [column, row] = chart.convertFromPixel("grid", pixel);
       const text = tip(view(), column, row);
       chart.dispatchAction({ type: "showTip", x: offsetX, y: offsetY, tooltip: { formatter: () => text } });
     });

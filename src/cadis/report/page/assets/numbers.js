@@ -12,7 +12,7 @@
     return numbers.length ? numbers.reduce((sum, value) => sum + value, 0) / numbers.length : null;
   };
 
-  /** Return the standard deviation with `ddof` degrees of freedom less: 1 for a sample of seeds, 0 for all clients. */
+  /** Return the standard deviation, the root of sum of squares / (n - ddof): ddof is 1 for seeds, 0 for all clients. */
   Cadis.deviation = function (values, ddof = 1) {
     const numbers = known(values);
     if (numbers.length <= ddof) return numbers.length ? 0 : null;
@@ -21,9 +21,9 @@
     return Math.sqrt(squares / (numbers.length - ddof));
   };
 
-  /** Return a quantile of sorted numbers, interpolated. */
-  Cadis.quantile = function (sorted, share) {
-    const index = (sorted.length - 1) * share;
+  /** Return a quantile of sorted numbers, interpolated; fraction 0.5 is the median. */
+  Cadis.quantile = function (sorted, fraction) {
+    const index = (sorted.length - 1) * fraction;
     const below = Math.floor(index);
     const above = Math.min(below + 1, sorted.length - 1);
     return sorted[below] + (sorted[above] - sorted[below]) * (index - below);
@@ -45,20 +45,20 @@
     });
   };
 
-  /** Return [round, mean, deviation] over several series, for rounds in which any has a value. */
+  /** Return [round, mean, deviation] over several lists of values by round, for rounds in which any has a value. */
   Cadis.summarize = function (series, rounds) {
     const points = [];
     rounds.forEach((round, position) => {
-      const values = known(series.map((one) => one[position]));
+      const values = known(series.map((values) => values[position]));
       if (values.length) points.push([round, Cadis.mean(values), Cadis.deviation(values)]);
     });
     return points;
   };
 
-  /** Return the values at the wanted rounds, null if there is none. */
-  Cadis.spread = function (rounds, values, wanted) {
-    const at = new Map(rounds.map((round, position) => [round, values[position]]));
-    return wanted.map((round) => at.get(round) ?? null);
+  /** Return the value of each wanted round, null if there is none; `values` belong to `rounds`. */
+  Cadis.valuesAt = function (wanted, rounds, values) {
+    const byRound = new Map(rounds.map((round, position) => [round, values[position]]));
+    return wanted.map((round) => byRound.get(round) ?? null);
   };
 
   /** Return the value of the last round that has ended at each time; `clock` has the ends of the rounds. */
@@ -75,16 +75,16 @@
     });
   };
 
-  /** Return all rounds of several lists, sorted. */
+  /** Return the rounds that occur in any of several lists, sorted. */
   Cadis.union = function (lists) {
     return [...new Set(lists.flat())].sort((a, b) => a - b);
   };
 
-  /** Return some rounds for a table: about every tenth, and the last. */
+  /** Return some of the numbers from 1 to `count`, for the rows of a table: for example each tenth, and the last. */
   Cadis.thin = function (count) {
     const step = count <= 12 ? 1 : count <= 40 ? 5 : count <= 500 ? 10 : Math.ceil(count / 500) * 10;
     const kept = [];
-    for (let round = step; round < count; round += step) kept.push(round);
+    for (let number = step; number < count; number += step) kept.push(number);
     return [...kept, count];
   };
 

@@ -21,15 +21,15 @@
 
   const pairs = (caption, rows) => Cadis.table({ caption, columns: ["option", "value"], rows, isText: true });
 
-  function content(part) {
-    const methods = part.methods
+  function content(sectionData) {
+    const methods = sectionData.methods
       .filter(({ options }) => options.length)
       .map(({ method, options }) => pairs(`Options of ${Cadis.method(method).name}`, options));
     const columns = ["software", "version"];
-    const versions = Cadis.table({ caption: "Software versions", columns, rows: part.versions, isText: true });
+    const versions = Cadis.table({ caption: "Software versions", columns, rows: sectionData.versions, isText: true });
     return [
-      ...(part.options.length ? [pairs("Options that are the same for all methods", part.options)] : []),
-      make("div", {}, ...methods, ...(part.versions.length ? [versions] : [])),
+      ...(sectionData.options.length ? [pairs("Options that are the same for all methods", sectionData.options)] : []),
+      make("div", {}, ...methods, ...(sectionData.versions.length ? [versions] : [])),
     ];
   }
 
@@ -41,10 +41,10 @@
     root.append(make("div", { class: "command" }, box, button), tables);
   }
 
-  function update(part) {
-    code.textContent = part.command;
-    code.closest(".command").hidden = !part.command;
-    Cadis.fill(tables, [part, Cadis.data.methods.map(({ name }) => name)], () => content(part));
+  function update(sectionData) {
+    code.textContent = sectionData.command;
+    code.closest(".command").hidden = !sectionData.command;
+    Cadis.fill(tables, [sectionData, Cadis.data.methods.map(({ name }) => name)], () => content(sectionData));
   }
 
   Cadis.section({

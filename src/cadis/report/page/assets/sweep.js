@@ -3,20 +3,21 @@
   "use strict";
 
   const make = Cadis.make;
-  let part, chart, figure, box, details;
+  let sectionData, chart, figure, box, details;
 
-  const spread = (cell) => (cell.accuracy != null && cell.deviation ? `±${Cadis.number(cell.deviation)}` : "");
-  const title = () => part.metric.replace(/^./, (letter) => letter.toUpperCase());
-  const text = (cell) => Cadis.number(cell.accuracy) + spread(cell);
-  const at = (cell) => part.parameters.map((name, position) => `${name} ${cell.values[position]}`).join(", ");
-  const values = (position) => Cadis.ordered(part.cells.map((cell) => cell.values[position]));
+  const formatDeviation = ({ accuracy, deviation }) =>
+    accuracy != null && deviation ? `±${Cadis.number(deviation)}` : "";
+  const title = () => sectionData.metric.replace(/^./, (letter) => letter.toUpperCase());
+  const text = (cell) => Cadis.number(cell.accuracy) + formatDeviation(cell);
+  const at = (cell) => sectionData.parameters.map((name, index) => `${name} ${cell.values[index]}`).join(", ");
+  const values = (position) => Cadis.ordered(sectionData.cells.map((cell) => cell.values[position]));
 
   function drawable() {
-    const distinct = new Set(part.cells.map((cell) => JSON.stringify(cell.values)));
-    return part.parameters.length <= 2 && distinct.size === part.cells.length;
+    const distinct = new Set(sectionData.cells.map((cell) => JSON.stringify(cell.values)));
+    return sectionData.parameters.length <= 2 && distinct.size === sectionData.cells.length;
   }
 
-  const ranked = () => [...part.cells].sort((a, b) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
+  const ranked = () => [...sectionData.cells].sort((a, b) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
 
   /** Return the settings with the highest mean; none for a single seed, which is not enough to compare. */
   const findBest = (rows) =>
@@ -26,9 +27,9 @@
     const rows = ranked();
     return {
       caption: `${title()} of each setting, highest first: mean ± standard deviation over seeds`,
-      columns: ["rank", ...part.parameters, part.metric],
+      columns: ["rank", ...sectionData.parameters, sectionData.metric],
       rows: rows.map((cell, position) => [position + 1, ...cell.values, text(cell)]),
-      best: findBest(rows).map((_, position) => [position, part.parameters.length + 1]),
+      best: findBest(rows).map((_, position) => [position, sectionData.parameters.length + 1]),
     };
   }
 
@@ -49,14 +50,14 @@
 
   const cellTip = (cells) =>
     Cadis.tooltip("item", ({ dataIndex }) =>
-      Cadis.tip(at(cells[dataIndex]), [[null, part.metric, text(cells[dataIndex])]]),
+      Cadis.tip(at(cells[dataIndex]), [[null, sectionData.metric, text(cells[dataIndex])]]),
     );
-  const run = () => part.cells.filter((cell) => cell.accuracy != null);
+  const cellsWithValue = () => sectionData.cells.filter((cell) => cell.accuracy != null);
 
   function lineOption(names) {
-    const place = (cell) => names.indexOf(cell.values[0]);
-    const cells = run().sort((a, b) => place(a) - place(b));
-    const points = cells.map((cell) => [place(cell), cell.accuracy]);
+    const indexOf = (cell) => names.indexOf(cell.values[0]);
+    const cells = cellsWithValue().sort((a, b) => indexOf(a) - indexOf(b));
+    const points = cells.map((cell) => [indexOf(cell), cell.accuracy]);
     const bars = cells.map(({ accuracy, deviation }, position) => [
       points[position][0],
       accuracy - (deviation || 0),
@@ -64,8 +65,8 @@
     ]);
     const line = { symbolSize: 9, symbol: "circle", color: "#0072B2", emphasis: { disabled: true } };
     return {
-      xAxis: Cadis.names(part.parameters[0], names, 14, { nameGap: 28 }),
-      yAxis: Cadis.axis(part.metric, { scale: true, nameGap: 12 }),
+      xAxis: Cadis.names(sectionData.parameters[0], names, 14, { nameGap: 28 }),
+      yAxis: Cadis.axis(sectionData.metric, { scale: true, nameGap: 12 }),
       tooltip: cellTip(cells),
       series: [
         { type: "line", id: "line", data: points, ...line },
@@ -75,22 +76,22 @@
   }
 
   function gridOption(columns, rows, width) {
-    const cells = run();
+    const cells = cellsWithValue();
     const known = cells.map((cell) => cell.accuracy);
     const [low, high] = [Math.min(...known), Math.max(...known)];
     const ink = (value) => Cadis.inkOn(high > low ? (value - low) / (high - low) : 1);
-    const place = ({ values: [first, second] }) => [columns.indexOf(first), rows.indexOf(second)];
+    const findCell = ({ values: [first, second] }) => [columns.indexOf(first), rows.indexOf(second)];
     const isWide = (width - 90) / columns.length > 96;
     const formatter = ({ dataIndex }) => (isWide ? text(cells[dataIndex]) : Cadis.number(known[dataIndex]));
     const data = cells.map((cell) => ({
-      value: [...place(cell), cell.accuracy],
+      value: [...findCell(cell), cell.accuracy],
       label: { color: ink(cell.accuracy) },
     }));
     const label = { show: true, fontSize: isWide ? 14 : 12, formatter };
     const itemStyle = { borderColor: Cadis.colors().surface, borderWidth: 2 };
     return {
-      xAxis: Cadis.names(part.parameters[0], columns, 14, { nameGap: 28 }),
-      yAxis: Cadis.names(part.parameters[1], rows, 14),
+      xAxis: Cadis.names(sectionData.parameters[0], columns, 14, { nameGap: 28 }),
+      yAxis: Cadis.names(sectionData.parameters[1], rows, 14),
       visualMap: Cadis.scale(low, high),
       tooltip: cellTip(cells),
       series: [{ type: "heatmap", id: "grid", itemStyle, label, data }],
@@ -99,7 +100,7 @@
 
   function option(width) {
     if (!drawable()) return null;
-    return part.parameters.length === 1 ? lineOption(values(0)) : gridOption(values(0), values(1), width);
+    return sectionData.parameters.length === 1 ? lineOption(values(0)) : gridOption(values(0), values(1), width);
   }
 
   function build(root) {
@@ -111,12 +112,12 @@
   }
 
   function update(data) {
-    part = data;
+    sectionData = data;
     const drawn = drawable();
     figure.hidden = details.hidden = !drawn;
     box.hidden = drawn;
-    if (!drawn) return Cadis.fill(box, part, () => [Cadis.table(table())]);
-    const two = part.parameters.length === 2;
+    if (!drawn) return Cadis.fill(box, sectionData, () => [Cadis.table(table())]);
+    const two = sectionData.parameters.length === 2;
     const ranking = Cadis.data.accuracy?.ranking ?? "last rounds";
     const mean = `${title()}: mean of the ${ranking} (of all rounds if there are fewer), averaged over seeds`;
     figure.caption.textContent = two
@@ -124,7 +125,8 @@
       : `${mean}; bars: ± one standard deviation over seeds.`;
     if (two) chart.style.height = `${Math.min(640, 110 + 56 * values(1).length)}px`;
     const [best] = ranked();
-    Cadis.refresh(chart, `${title()} by ${part.parameters.join(" and ")}. Highest: ${text(best)} at ${at(best)}.`);
+    const parameters = sectionData.parameters.join(" and ");
+    Cadis.refresh(chart, `${title()} by ${parameters}. Highest: ${text(best)} at ${at(best)}.`);
     details.refresh();
   }
 

@@ -81,20 +81,21 @@
   const channels = (color) => [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
   Cadis.channels = channels;
 
-  /** Interpolate between colors; return [red, green, blue]. */
-  function between(stops, share) {
-    const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
-    const below = Math.min(Math.floor(place), stops.length - 2);
+  /** Interpolate between colors, from the first (0) to the last (1); return [red, green, blue]. */
+  function interpolate(stops, fraction) {
+    const stop = Math.max(0, Math.min(1, fraction)) * (stops.length - 1);
+    const below = Math.min(Math.floor(stop), stops.length - 2);
     const [first, second] = [channels(stops[below]), channels(stops[below + 1])];
-    return first.map((value, channel) => Math.round(value + (second[channel] - value) * (place - below)));
+    return first.map((value, channel) => Math.round(value + (second[channel] - value) * (stop - below)));
   }
 
   /** Viridis for the bytes 0 to 254, which are similarities from 0 to 1. */
-  Cadis.viridis = Array.from({ length: 255 }, (_, byte) => between(VIRIDIS, byte / 254));
+  Cadis.viridis = Array.from({ length: 255 }, (_, byte) => interpolate(VIRIDIS, byte / 254));
 
-  /** Return a legible text color on a cell of the heat map. */
-  Cadis.inkOn = function (share) {
-    const [red, green, blue] = between([colors.low, colors.high], share).map((value) => (value / 255) ** 2.2);
+  /** Return a text color that is legible on a cell of a heat map; the fraction is its value from 0 to 1. */
+  Cadis.inkOn = function (fraction) {
+    const background = interpolate([colors.low, colors.high], fraction);
+    const [red, green, blue] = background.map((value) => (value / 255) ** 2.2);
     const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
     return light > 0.18 ? "#111417" : "#ffffff";
   };

@@ -1,20 +1,20 @@
-/* Computing time of the parts of a round. */
+/* Computing time of the phases of a round. */
 (function (Cadis) {
   "use strict";
 
-  let part, chart, legend, table;
-  const PARTS = [
+  let sectionData, chart, legend, table;
+  const PHASES = [
     ["train", "training", "#0072B2"],
     ["aggregate", "aggregation", "#D55E00"],
     ["evaluate", "evaluation", "#8A8F98"],
   ];
 
-  const names = () => part.methods.map(({ method }) => Cadis.method(method).name);
+  const names = () => sectionData.methods.map(({ method }) => Cadis.method(method).name);
 
   function tip(hits) {
-    const row = part.methods[hits[0].dataIndex];
+    const row = sectionData.methods[hits[0].dataIndex];
     return Cadis.tip(Cadis.method(row.method).name, [
-      ...PARTS.map(([key, word, color]) => [color, word, `${Cadis.short(row[key])} s`]),
+      ...PHASES.map(([key, word, color]) => [color, word, `${Cadis.short(row[key])} s`]),
       [null, "wall-clock time", `${Cadis.short(row.total)} s`],
     ]);
   }
@@ -32,7 +32,7 @@
         axisLabel: { color: colors.ink, interval: 0, formatter: (name) => Cadis.clip(name, width > 700 ? 24 : 12) },
       }),
       tooltip: { ...Cadis.base().tooltip, trigger: "axis", axisPointer: { type: "shadow" }, formatter: tip },
-      series: PARTS.map(([key, word, color]) => ({
+      series: PHASES.map(([key, word, color]) => ({
         type: "bar",
         id: key,
         name: word,
@@ -41,7 +41,7 @@
         barMaxWidth: 26,
         itemStyle: { borderColor: colors.surface, borderWidth: 0.5 },
         emphasis: { disabled: true },
-        data: part.methods.map((row) => row[key]),
+        data: sectionData.methods.map((row) => row[key]),
       })),
     };
   }
@@ -66,7 +66,7 @@
         `aggregation time ${relative}`,
         `training speed ${relative}`,
       ],
-      rows: part.methods.map((row) => [
+      rows: sectionData.methods.map((row) => [
         Cadis.method(row.method).name,
         ...[row.train, row.aggregate, row.evaluate, row.total].map((seconds) => Cadis.number(seconds, 4)),
         row.samples_per_second == null ? "–" : Math.round(row.samples_per_second).toLocaleString("en"),
@@ -76,13 +76,13 @@
   }
 
   function describe(row) {
-    const words = PARTS.map(([key, word]) => `${word} ${Cadis.short(row[key])}`);
+    const words = PHASES.map(([key, word]) => `${word} ${Cadis.short(row[key])}`);
     return `${Cadis.method(row.method).name} ${words.join(", ")}`;
   }
 
   function build(root) {
     chart = Cadis.chart("chart-time", option);
-    legend = Cadis.legend(chart, "Parts of a round");
+    legend = Cadis.legend(chart, "Phases of a round");
     table = Cadis.make("div");
     root.append(
       Cadis.figure(
@@ -96,12 +96,12 @@
   }
 
   function update(data) {
-    part = data;
-    chart.style.height = `${80 + 40 * Math.max(2, part.methods.length)}px`;
-    legend.set(PARTS.map(([, name, color]) => ({ name, color, box: true })));
+    sectionData = data;
+    chart.style.height = `${80 + 40 * Math.max(2, sectionData.methods.length)}px`;
+    legend.set(PHASES.map(([, name, color]) => ({ name, color, box: true })));
     const lines = content();
     Cadis.fill(table, lines, () => [Cadis.table(lines)]);
-    Cadis.refresh(chart, `Seconds per round: ${part.methods.map(describe).join("; ")}.`);
+    Cadis.refresh(chart, `Seconds per round: ${sectionData.methods.map(describe).join("; ")}.`);
   }
 
   Cadis.section({

@@ -7,7 +7,10 @@ window.Cadis = window.Cadis || {};
   Cadis.sections = {};
   Cadis.ready = false;
 
-  /** Register a section: {id, name, title, lead, of, build(root), update(part), empty(part)}; of: key of its data. */
+  /**
+   * Register a section: {id, name, title, lead, dataKey, build(root), update(sectionData), empty(sectionData)}.
+   * The name is its entry in the navigation; dataKey is the key of its data, by default its id.
+   */
   Cadis.section = function (section) {
     Cadis.sections[section.id] = section;
   };

@@ -38,33 +38,33 @@
 
   /** Return the heading, which says how the numbers of the verdict are computed. */
   function title() {
-    const part = Cadis.data.accuracy;
-    if (!part) return "Result";
-    const metric = part.metrics[part.metric] ?? "accuracy";
-    const rounds = Cadis.largest(part.runs.map((run) => run.all.length));
-    return `Result (${metric}: mean of ${rounds > 10 ? `the ${part.ranking}` : "all rounds"})`;
+    const accuracy = Cadis.data.accuracy;
+    if (!accuracy) return "Verdict";
+    const metric = accuracy.metrics[accuracy.metric] ?? "accuracy";
+    const rounds = Cadis.largest(accuracy.runs.map((run) => run.all.length));
+    return `Verdict (${metric}: mean of ${rounds > 10 ? `the ${accuracy.ranking}` : "all rounds"})`;
   }
 
-  function update(part) {
+  function update(sectionData) {
     heading.textContent = title();
-    sentence.textContent = part.sentence;
-    Cadis.fill(details, part.details, () => part.details.map((text) => make("p", {}, text)));
+    sentence.textContent = sectionData.sentence;
+    Cadis.fill(details, sectionData.details, () => sectionData.details.map((text) => make("p", {}, text)));
   }
 
-  function updateTables(part) {
-    Cadis.fill(tables, part.tables, () => part.tables.map(Cadis.table));
-    Cadis.fill(notes, part.notes, () => part.notes.map((note) => make("li", {}, note)));
-    Cadis.fill(downloads, part.downloads, () => ["Download: ", ...part.downloads.map(download)]);
-    notes.hidden = !part.notes.length;
-    downloads.hidden = !part.downloads.length;
+  function updateTables(sectionData) {
+    Cadis.fill(tables, sectionData.tables, () => sectionData.tables.map(Cadis.table));
+    Cadis.fill(notes, sectionData.notes, () => sectionData.notes.map((note) => make("li", {}, note)));
+    Cadis.fill(downloads, sectionData.downloads, () => ["Download: ", ...sectionData.downloads.map(download)]);
+    notes.hidden = !sectionData.notes.length;
+    downloads.hidden = !sectionData.downloads.length;
   }
 
-  Cadis.section({ id: "verdict", name: "Result", title: "Result", build, update });
+  Cadis.section({ id: "verdict", name: "Verdict", title: "Verdict", build, update });
   Cadis.section({
     id: "tables",
     name: "Tables",
     title: "Tables",
-    of: "verdict",
+    dataKey: "verdict",
     build: buildTables,
     update: updateTables,
   });

@@ -9,7 +9,10 @@
     return order.map((client) => ({ client, name: view.run.clients[client], entry: weights.get(client) }));
   }
 
-  /** Return the number of each cluster of the round: the number that most of its clients have in the flow chart. */
+  /**
+   * Return the number under which each cluster of the participants is shown. The method's own numbers may change from
+   * round to round. The page shows the number that most of the cluster's clients have in the flow chart.
+   */
   function clusterNumbers({ run, frame }) {
     const groups = new Map();
     for (const [client, , cluster] of run.weights[frame]) {
