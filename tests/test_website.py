@@ -24,7 +24,7 @@ def test_public_names_are_in_the_reference() -> None:
 
 
 def test_every_method_is_listed_once_under_its_topic() -> None:
-    text = reference.on_page_markdown(f"# Methods\n\n{reference.HERE}\n")
+    text = reference.on_page_markdown(f"# Methods\n\n{reference.MARKER}\n")
     assert text.startswith(
         "# Methods\n\n## Clustered aggregation\n\n::: cadis.algorithm.methods.CADIS\n"
     )

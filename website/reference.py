@@ -6,7 +6,7 @@ from typing import Any
 from cadis.algorithm import About
 from cadis.algorithm.methods import METHODS
 
-HERE = "<!-- all methods -->"
+MARKER = "<!-- all methods -->"
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]+)</code>")
 NO_TAG = re.compile(r"<(?=[A-Za-z][\w-]*[^\w\s/>:-])")
 DIRECTIVE = """
@@ -18,8 +18,8 @@ DIRECTIVE = """
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the marker HERE with all methods, sorted by topic."""
-    if HERE not in markdown:
+    """Replace the marker MARKER with all methods, sorted by topic."""
+    if MARKER not in markdown:
         return markdown
     by_topic: dict[str, str] = {}
     for method in METHODS.values():
@@ -27,7 +27,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         entry = DIRECTIVE.format(name=method.__name__)
         by_topic[about.topic] = by_topic.get(about.topic, "") + entry
     sections = [f"## {topic.capitalize()}\n{entries}" for topic, entries in by_topic.items()]
-    return markdown.replace(HERE, "\n".join(sections))
+    return markdown.replace(MARKER, "\n".join(sections))
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -87,10 +87,10 @@ def _write_page(run: Path, page: Path, name: str) -> int:
     """Write the data of a page, without the name of the folder."""
 
     def work() -> int:
-        report = name == "report"
-        data = (
-            make_page_data(read_results([run])) if report else json.loads(WatchedFolder(run).get_data())
-        )
+        if name == "report":
+            data = make_page_data(read_results([run]))
+        else:
+            data = json.loads(WatchedFolder(run).get_data())
         page.write_text(json.dumps(data).replace(str(run), "RUN"))
         return 0
 

@@ -189,8 +189,8 @@ class RunData:
     def matrix(self) -> SimilarityMatrix | None:
         """Similarity matrix of the sampled clients after the last round; None if unknown.
 
-        For a method that reports clusters only, the similarity of two clients is the fraction of
-        their common rounds in which they were in the same cluster.
+        For a method that reports clusters only, the similarity of two clients is how often they
+        were in the same cluster, as a fraction of the rounds in which both took part.
         """
         if not self.clients_with_similarity:
             return None
@@ -271,11 +271,12 @@ class RunData:
         return find_last_tested(self.history)
 
     def compute_coassociation(self) -> torch.Tensor:
-        """Return the fraction of common rounds in which two clients were in the same cluster.
+        """Return how often two clients were in the same cluster.
 
         Returns:
-            The fraction for each pair of :attr:`client_order`, NaN for pairs without a common
-            round, (clients, clients).
+            Of the rounds in which both clients took part, the fraction in which they were in the
+            same cluster; NaN if they never took part together. The order of the clients is
+            :attr:`client_order`, (clients, clients).
         """
         row = {client: index for index, client in enumerate(self.client_order)}
         together, common = torch.zeros(len(row), len(row)), torch.zeros(len(row), len(row))

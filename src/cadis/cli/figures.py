@@ -21,7 +21,7 @@ from cadis.experiment import (
 )
 from cadis.options import find_options_by_scope
 from cadis.report.layer import draw_layer, make_layer_table
-from cadis.report.partition import draw_partition, make_group_table, make_partition_table
+from cadis.report.partition import draw_partition, make_cluster_table, make_partition_table
 from cadis.report.style import is_cadis_figure
 from cadis.report.terminal import print_line, show_loading
 
@@ -46,7 +46,7 @@ def partition(
     summary = PartitionSummary.from_partition(
         f"{dataset.name}, {name}", dataset, split, client_tests
     )
-    console.print(make_group_table(summary))
+    console.print(make_cluster_table(summary))
     console.print(make_partition_table(summary))
     path = figure or _make_default_path(["partition", dataset.name, name], preset, options)
     print_line(console, f"Figure: {draw_partition(summary, _create_figure_file(path))}")

@@ -32,7 +32,7 @@ _MAX_NAMES = 40  # clients that are named along the axis; if there are more, eve
 _POINT_SIZE = 0.9  # diameter of the largest point relative to the distance between points
 
 
-def make_group_table(summary: PartitionSummary) -> TerminalTable:
+def make_cluster_table(summary: PartitionSummary) -> TerminalTable:
     """Return a table with a row per cluster, largest first; without clusters, a row per client."""
     has_clusters, groups = summary.true_clusters is not None, summary.group_clients()
     columns = ["cluster", "clients", "samples/client"] if has_clusters else ["client", "samples"]
@@ -113,8 +113,8 @@ def _draw_counts(summary: PartitionSummary) -> Figure:
     axes.grid(alpha=0.15)
     axes.set_axisbelow(True)
     drawing.draw_without_rendering()  # the size of a cell is known only now
-    frame = axes.get_window_extent()
-    cell = 72 / drawing.dpi * min(frame.width / clients, frame.height / classes)  # points
+    extent = axes.get_window_extent()
+    cell = 72 / drawing.dpi * min(extent.width / clients, extent.height / classes)  # points
     x, y = np.nonzero(counts)
     area = (_POINT_SIZE * max(cell, 1.5)) ** 2 * counts[x, y] / counts.max()
     axes.scatter(x, y, s=area, c=_get_colors(summary, order)[x], linewidths=0)

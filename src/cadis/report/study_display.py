@@ -70,7 +70,7 @@ class _Bars:
         def on_round(result: RoundResult) -> None:
             amount = f"seed {run.seed}: {result.record.round}/{run.rounds}"
             self._bars.advance(self._all)
-            state, row = _state(run, result.record), self._rows.get(run.variant.name)
+            state, row = _format_state(run, result.record), self._rows.get(run.variant.name)
             if row is None:
                 state = f"{run.variant.label}, {amount}, {state}"
                 self._bars.update(self._all, state=state)
@@ -86,7 +86,7 @@ class _Bars:
         self._ended += 1
         self._bars.update(self._all, amount=f"{self._ended}/{self._runs}")
         if reused and run.variant.name in self._rows:
-            state = f"{_state(run, run.read_history()[-1])} (finished before)"
+            state = f"{_format_state(run, run.read_history()[-1])} (finished before)"
             self._bars.update(self._rows[run.variant.name], amount="", state=state)
         self._bars.refresh()
 
@@ -108,16 +108,17 @@ class _Lines:
         def on_round(result: RoundResult) -> None:
             self._done += 1
             if time.monotonic() > self._printed + _LINE_SECONDS:
-                state = f"round {result.record.round}/{run.rounds}, {_state(run, result.record)}"
-                self._print(f"{_name(run)}: {state}{self._format_time_left()}")
+                progress = f"round {result.record.round}/{run.rounds}"
+                state = f"{progress}, {_format_state(run, result.record)}"
+                self._print(f"{_format_name(run)}: {state}{self._format_time_left()}")
 
         return on_round
 
     def end(self, run: PlannedRun, reused: bool) -> None:
         self._ended += 1
         suffix = " (finished before)" if reused else self._format_time_left()
-        state = _state(run, run.read_history()[-1])
-        self._print(f"run {self._ended}/{self._runs}: {_name(run)}: {state}{suffix}")
+        state = _format_state(run, run.read_history()[-1])
+        self._print(f"run {self._ended}/{self._runs}: {_format_name(run)}: {state}{suffix}")
 
     def fail(self, sentence: str) -> None:
         self._ended += 1
@@ -136,9 +137,9 @@ class _Lines:
         print_line(self._console, sentence)
 
 
-def _name(run: PlannedRun) -> str:
+def _format_name(run: PlannedRun) -> str:
     return f"{run.variant.label}, seed {run.seed}"
 
 
-def _state(run: PlannedRun, record: RoundRecord) -> str:
+def _format_state(run: PlannedRun, record: RoundRecord) -> str:
     return format_metric(record, get_main_metric(run.variant.options))

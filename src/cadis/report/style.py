@@ -145,7 +145,7 @@ def assign_styles(names: Sequence[str]) -> list[LineStyle]:
 
 
 def get_method_style(number: int) -> LineStyle:
-    """Return the style of a method by its index in the registry, which is not limited."""
+    """Return the style of a method by its index in the registry; any index has a style."""
     marker = _MARKERS[number % len(_MARKERS)]
     few = len(OKABE_ITO) - 2  # without yellow, hard to see on white, and black, used for axes
     if number < few:
@@ -162,7 +162,7 @@ def _get_style(name: str) -> LineStyle | None:
 
 
 def _make_free_style(number: int) -> LineStyle:
-    """Return a style for a name without a fixed one; the number is not limited."""
+    """Return a style for a name without a fixed one; any number has a style."""
     dashes, colors = list(DASHES), OKABE_ITO[:7]
     marker = _MARKERS[number % len(_MARKERS)]
     if number < len(dashes) * len(colors):

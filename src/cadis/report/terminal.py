@@ -64,10 +64,10 @@ def show_run_progress(
         yield lambda r: bar.advance(r.record.round, describe(r)), Callbacks(on_load, say)
         return
     if not console.is_terminal:
-        yield _round_lines(console, rounds, describe), make_line_callbacks(console)
+        yield _make_round_printer(console, rounds, describe), make_line_callbacks(console)
         return
-    with _bars(console) as bars:
-        yield _round_bar(bars, rounds, describe), make_bar_callbacks(bars)
+    with _make_bars(console) as bars:
+        yield _make_round_bar(bars, rounds, describe), make_bar_callbacks(bars)
 
 
 @contextmanager
@@ -76,11 +76,11 @@ def show_loading(console: Console) -> Iterator[Callbacks]:
     if not console.is_terminal:
         yield make_line_callbacks(console)
         return
-    with _bars(console) as bars:
+    with _make_bars(console) as bars:
         yield make_bar_callbacks(bars)
 
 
-def _bars(console: Console) -> Progress:
+def _make_bars(console: Console) -> Progress:
     """Return bars without a refresh thread.
 
     It is unsafe to fork worker processes while another thread runs.
@@ -98,7 +98,7 @@ def make_bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[P
     return [name, amount, *bars, state, time_left]
 
 
-def _round_bar(bars: Progress, rounds: int, describe: _Describe) -> OnRound:
+def _make_round_bar(bars: Progress, rounds: int, describe: _Describe) -> OnRound:
     task = bars.add_task("round", total=rounds, amount=f"0/{rounds}", state="starting")
     bars.refresh()
 
@@ -149,7 +149,7 @@ def make_summary_table(summary: Mapping[str, Any], classes: Sequence[str]) -> Re
         classes: names of the classes.
     """
     title = f"{escape(get_method_label(summary['method']))} after {summary['rounds']} round"
-    rows = [*_accuracy_rows(summary, classes), *_cluster_rows(summary)]
+    rows = [*_make_accuracy_rows(summary, classes), *_make_cluster_rows(summary)]
     if summary["rejected"]:
         rejected = f"[red]{summary['rejected']}[/red]"
         rows.append(("[red]rejected updates (see history.jsonl)[/red]", rejected))
@@ -172,7 +172,9 @@ def make_summary_table(summary: Mapping[str, Any], classes: Sequence[str]) -> Re
     return Group(table, make_terminal_table("Models", columns, models))
 
 
-def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _make_accuracy_rows(
+    summary: Mapping[str, Any], classes: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """Yield rows for accuracy, metrics of the task, best round, rare classes and client data."""
     if summary["accuracy"] is not None:
         yield "accuracy", format_number(summary["accuracy"])
@@ -194,7 +196,7 @@ def _accuracy_rows(summary: Mapping[str, Any], classes: Sequence[str]) -> Iterat
         yield "  worst client", format_number(summary["client_worst"])
 
 
-def _cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _make_cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield rows for the number of clusters and their agreement with the true ones, if known."""
     if "clusters_found" not in summary:
         return
@@ -247,7 +249,7 @@ def print_line(console: Console, sentence: str) -> None:
     console.print(sentence, soft_wrap=True, markup=False)
 
 
-def _round_lines(console: Console, rounds: int, describe: _Describe) -> OnRound:
+def _make_round_printer(console: Console, rounds: int, describe: _Describe) -> OnRound:
     """Return a function that prints a line for every tenth of the rounds."""
 
     def on_round(result: RoundResult) -> None:

@@ -13,8 +13,8 @@ _MAX_NUMBER_WIDTH = 30  # characters of the longest number, such as "(1 of 3 see
 class TerminalTable:
     """A table for ``console.print`` that is never wider than the terminal.
 
-    Columns that do not fit are printed in further parts below. Each part repeats the first column,
-    which names the rows. Text is wrapped; numbers are never cut.
+    Columns that do not fit are printed in further tables below. Each of them repeats the first
+    column, which names the rows. Text is wrapped; numbers are never cut.
     """
 
     def __init__(self, table: Table) -> None:
@@ -31,7 +31,7 @@ class TerminalTable:
             yield console.render_str(str(table.title), style="table.title")
         for indices in _split_columns([size.minimum + gap for size in ranges], width):
             widths = _choose_widths([ranges[n] for n in indices], width - gap * len(indices))
-            yield _make_part(table, [table.columns[n] for n in indices], widths)
+            yield _make_subtable(table, [table.columns[n] for n in indices], widths)
 
 
 def make_terminal_table(
@@ -72,7 +72,7 @@ def _measure(
 
 
 def _split_columns(minimums: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Yield the indices of columns that fit side by side; each part has the first column."""
+    """Yield the indices of columns that fit side by side; always with the first."""
     indices, total = [0], minimums[0]
     for index in range(1, len(minimums)):
         if len(indices) > 1 and total + minimums[index] > width:
@@ -95,14 +95,14 @@ def _choose_widths(ranges: Sequence[Measurement], total: int) -> list[int]:
     return widths
 
 
-def _make_part(table: Table, columns: Sequence[Column], widths: Sequence[int]) -> Table:
+def _make_subtable(table: Table, columns: Sequence[Column], widths: Sequence[int]) -> Table:
     """Return a table in the same style with some of the columns, at the given widths."""
-    part = Table(
+    subtable = Table(
         box=table.box, show_header=table.show_header, padding=table.padding, pad_edge=table.pad_edge
     )
     for column, width in zip(columns, widths, strict=True):
         style = {"justify": column.justify, "style": column.style, "overflow": "fold"}
-        part.add_column(column.header, width=max(1, width), **style)  # type: ignore[arg-type]
+        subtable.add_column(column.header, width=max(1, width), **style)  # type: ignore[arg-type]
     for row in zip(*(list(column.cells) for column in columns), strict=True):
-        part.add_row(*row)
-    return part
+        subtable.add_row(*row)
+    return subtable
