@@ -1,4 +1,4 @@
-"""Run all benchmarks, or some of them, and print one table: ``python -m benchmarks [WORD ...]``."""
+"""Run all benchmarks, or some of them, and print one table: ``python -m benchmarks [CASE ...]``."""
 
 import argparse
 import sys
@@ -15,9 +15,9 @@ from benchmarks.results import collect_results, collect_versions, describe_machi
 def main() -> None:
     """Run the benchmarks, print the results, and save them with ``--save``."""
     arguments = _parse_arguments()
-    lines = [line for line in LINES if _matches(line, arguments.words)]
+    lines = [line for line in LINES if _matches(line, arguments.cases)]
     if not lines:
-        sys.exit(f"No line has such a name; there are: {', '.join(LINES)}.")
+        sys.exit(f"There is no such benchmark; there are: {', '.join(LINES)}.")
     console = Console(width=120)
     rows, failed = list[Measurement](), list[str]()
     for line in lines:
@@ -39,14 +39,14 @@ def main() -> None:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
-    parser.add_argument("words", nargs="*", help=f"parts of the names of lines: {', '.join(LINES)}")
+    parser.add_argument("cases", nargs="*", help=f"parts of these names: {', '.join(LINES)}")
     parser.add_argument("--save", action="store_true", help="save the results")
     parser.add_argument("--note", default="", help="note to store with the results")
     return parser.parse_args()
 
 
-def _matches(line: str, words: list[str]) -> bool:
-    return not words or any(word in line for word in words)
+def _matches(line: str, cases: list[str]) -> bool:
+    return not cases or any(case in line for case in cases)
 
 
 def _make_table(rows: list[Measurement]) -> Table:

@@ -165,7 +165,7 @@ def test_unknown_names_of_lines_are_refused() -> None:
     command_line = [sys.executable, "-m", "benchmarks", "nothing-like-it"]
     done = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("No line has such a name; there are: ")
+    assert done.stderr.startswith("There is no such benchmark; there are: ")
 
 
 def test_json_output_is_valid(tmp_path: Path) -> None:

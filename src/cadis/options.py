@@ -113,13 +113,14 @@ class PartitionOptions(DatasetOptions):
         "auto",
         "How training data are split among clients: mc (multi-cluster: several clusters of "
         "clients, each with its own classes), bc (balanced cluster: one large cluster, and "
-        "single clients with other classes), uc (unbalanced cluster: as bc, but with clients of "
-        "different size), overlap (as mc, but clusters share classes), soft (clusters that "
-        "differ in their class proportions), pa (Pareto: for each class, the number of samples "
-        "per client follows a power law), iid (all clients have the same class proportions), "
-        "dirichlet (class proportions drawn at random), clients (the dataset names the client "
-        'of each sample), or FILE.json (sample indices of each client). "auto" is "clients" if '
-        'the dataset names the client of each sample, else "mc".',
+        "single clients with other classes; all clients have the same number of samples), uc "
+        "(unbalanced cluster: as bc, but clients have different numbers of samples), overlap (as "
+        "mc, but clusters share classes), soft (clusters that differ in their class proportions), "
+        "pa (Pareto: for each class, the number of samples per client follows a power law), iid "
+        "(all clients have the same class proportions), dirichlet (class proportions drawn at "
+        "random), clients (the dataset names the client of each sample), or FILE.json (sample "
+        'indices of each client). "auto" is "clients" if the dataset names the client of each '
+        'sample, else "mc".',
         "data",
     )
     clients: Annotated[int, Gt(0)] | Literal["auto"] = option(
@@ -128,11 +129,16 @@ class PartitionOptions(DatasetOptions):
         "data",
     )
     min_samples: Annotated[int, Gt(0)] = option(
-        2, "Minimum number of samples per client.", "data", in_card=False
+        2,
+        "Minimum number of samples per client. A random partition gives each client at least so "
+        "many; a client with fewer in the dataset or in FILE.json is an error.",
+        "data",
+        in_card=False,
     )
     allow_overlap: bool = option(
         False,
-        "Allow a partition FILE.json to assign a sample more than once.",
+        "Allow a sample to occur several times in a partition FILE.json, for one client or for "
+        "several clients.",
         "data",
         in_card=False,
     )
@@ -188,9 +194,9 @@ class RunOptions(PartitionOptions):
     )
     test_clients: Annotated[int, Ge(0)] = option(
         10,
-        "Interval in rounds: test the model on each client's own data every N rounds and after the "
-        "last round; 0 means never. A client's own data are its test samples (see --client-test "
-        "and --own-tests) or, if it has none, its training samples.",
+        "Interval of the tests on clients' own data: every N rounds, and after the last round; 0 "
+        "means never. A client's own data are its test samples (see --client-test and --own-tests) "
+        "or, if it has none, its training samples.",
         "federation",
         resumable=True,
     )
@@ -202,27 +208,27 @@ class RunOptions(PartitionOptions):
     )
     stack: bool = option(
         True,
-        "Within one worker process, train several clients together as one batched computation if "
-        "the model is small.",
+        "Train several clients together, as one batched computation in each worker process, if the "
+        "model is small.",
         "machine",
     )
     client_test: Annotated[float, Ge(0), Lt(1)] = option(
         0.0,
-        "Fraction of each client's training samples, such as 0.2, to hold out as test samples of "
-        "the client; --test-clients sets how often they are used.",
+        "Fraction of each client's training samples, such as 0.2, to hold out as its test samples; "
+        "it does not train on them.",
         "data",
     )
     own_tests: bool = option(
         True,
-        "If the dataset itself has test samples for each client, test the model on them; "
-        "--no-own-tests uses the client's training samples instead. No effect with --client-test.",
+        "Switch for datasets that have test samples for each client: test the model on them or, "
+        "with --no-own-tests, on the client's training samples. No effect with --client-test.",
         "federation",
         resumable=True,
     )
     speeds: str = option(
         "",
-        "Training speed of clients in samples per second, for a simulated clock: LOW:HIGH (drawn "
-        "at random for each client) or FILE.json.",
+        "Simulate the time that clients need, to compare methods by time: the clients' speeds in "
+        "samples per second, LOW:HIGH (drawn at random for each client) or FILE.json.",
         "federation",
         in_card=False,
     )

@@ -67,7 +67,8 @@ KINDS: dict[str, Kind] = {
             TRANSFORMS,
             Transform,
             (),
-            "Operations on the clients' updates, applied in the order that you give",
+            "Operations on the clients' updates (for images, see --augment), applied in the order "
+            "that you give",
             True,
         ),
         Kind("task", TASKS, Task, ("classification",), "Loss, prediction and metrics"),

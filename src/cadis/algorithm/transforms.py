@@ -177,7 +177,7 @@ class Clip(Transform):
 
 @dataclass(frozen=True)
 class Noise(Transform):
-    """Add Gaussian noise to clipped updates, as in DP-FedAvg; each participant adds a part.
+    """Add Gaussian noise to clipped updates, as in DP-FedAvg; each participant adds a share.
 
     Each of the k participants adds noise of standard deviation noise * bound / sqrt(k) to each
     entry of its update, where bound is the maximum norm of an update. The sum of the updates of a

@@ -5,6 +5,7 @@ Modules that need torch are imported when a command is called, so that ``--help`
 
 import os
 import re
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from cadis.errors import CadisError
 
 _ARGUMENTS = "cadis.arguments"
 _NO_BREAK_SPACE, _NO_BREAK_HYPHEN = "\u00a0", "\u2011"
+_WITH_BREAKS = str.maketrans({_NO_BREAK_SPACE: " ", _NO_BREAK_HYPHEN: "-"})
 _COLUMN_WIDTH = 24
 """Width of the column of option names in help texts."""
 _PARAMETERS_NOTE = (
-    "Methods, samplers, optimizers, transforms, tasks and partitions are listed with their "
-    "parameters. If two parts that you choose have a parameter of the same name, write the name of "
-    "the part before it, for example --moon-temperature and --hics-temperature. The received model "
-    "is the model that the server sends to a client at the start of a round."
+    "Below, each part (method, sampler, optimizer, transform, task or partition) is listed with "
+    "its parameters. If two parts that you choose have a parameter of the same name, write the "
+    "name of the part before it, for example --moon-temperature and --hics-temperature. The "
+    "received model is the model that the server sends to a client at the start of a round."
 )
 
 
@@ -54,12 +56,36 @@ class PathType(click.Path):
 PATH = PathType()
 
 
+class _HelpFormatter(click.HelpFormatter):
+    """Formatter that does not break option names and short defaults at the end of a line."""
+
+    def write(self, string: str) -> None:
+        """Write a text, with ordinary spaces and hyphens."""
+        super().write(string.translate(_WITH_BREAKS))
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs."""
+        super().write_text(_prevent_breaks(text))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write rows in two columns."""
+        super().write_dl([(n, _prevent_breaks(text)) for n, text in rows], col_max, col_spacing)
+
+
+class _Context(click.Context):
+    formatter_class = _HelpFormatter
+
+
 class CadisCommand(click.Command):
     """Command whose help text ends with examples.
 
     Attributes:
         examples: command lines, one per line.
     """
+
+    context_class = _Context
 
     def __init__(self, *arguments: Any, examples: str = "", **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -127,7 +153,7 @@ class GeneratedCommand(CadisCommand):
             if record is not None and isinstance(parameter, click.Option):
                 groups = sections.setdefault(getattr(parameter, "section", "Options"), {})
                 rows = groups.setdefault(getattr(parameter, "part_names", ""), [])
-                rows.append((record[0], _prevent_breaks(record[1])))
+                rows.append(record)
         titles_with_parts = [title for title, groups in sections.items() if any(groups)]
         for title, groups in sections.items():
             with formatter.section(title):
@@ -136,8 +162,6 @@ class GeneratedCommand(CadisCommand):
                     formatter.write_paragraph()
                 for part_names, rows in groups.items():
                     _write_rows(formatter, part_names, rows)
-        no_breaks = str.maketrans({_NO_BREAK_SPACE: " ", _NO_BREAK_HYPHEN: "-"})
-        formatter.buffer = [text.translate(no_breaks) for text in formatter.buffer]
 
 
 def _write_rows(

@@ -14,9 +14,14 @@ from cadis.cli.subcommands import data, deploy
 
 _EXPERIMENT = click.argument("experiment", required=False, type=PATH)
 _PRESET = click.option(
-    "--preset", metavar="NAME", help="Use the options of a preset; 'cadis presets' lists them."
+    "--preset",
+    metavar="NAME",
+    help="Begin with the options of an experiment of the CADIS paper; 'cadis presets' lists the "
+    "names.",
 )
-_OUT = click.option("--out", type=PATH, help="Folder for the results.  [default: in runs/]")
+_OUT = click.option(
+    "--out", type=PATH, help="Folder for the results.  [default: a subfolder of runs/]"
+)
 _TRACK = click.option("--track", metavar="NAME", help="Also log to tensorboard, wandb or mlflow.")
 _FIGURE = click.option(
     "--figure", type=PATH, help="File of the figure (.png, .pdf, .svg).  [default: a file in runs/]"
@@ -40,9 +45,12 @@ _WHICH = click.option(
 _MODEL = click.option(
     "--model",
     metavar="FILE.py:FUNCTION",
-    help="Your function that builds the model, if RUN does not name it.",
+    help="Your function that creates the model; needed only if the model was given to cadis.run in "
+    "Python, or if the file of the function was moved.",
 )
-_NAME = click.option("--name", metavar="NAME", help="Name of the model, if there are several.")
+_NAME = click.option(
+    "--name", metavar="NAME", help="Name of the model, if the run has several, as with ifca."
+)
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 
 
@@ -60,8 +68,8 @@ _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing
 def commands() -> None:
     """Federated learning for clients in clusters of unequal size.
 
-    Simulate a federation on this machine, compare methods, use the trained model, or run a
-    federation on several machines.
+    Simulate a federation on this machine, compare methods, use the trained model, or create the
+    files to run a federation on several machines.
     """
 
 
@@ -211,8 +219,8 @@ def report(**arguments: Any) -> None:
     """Write a report page with tables and figures about runs.
 
     RUN is the folder of a run, a comparison or a sweep, or a folder that contains several of them.
-    Only runs on the same data are compared with each other. The page is one HTML file without
-    links to the network; the tables and figures are written next to it.
+    Only runs on the same data are compared with each other. The page is one HTML file that works
+    without a network; the tables and figures are written next to it.
     """
     call("report", "report", **arguments)
 

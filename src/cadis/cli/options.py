@@ -43,7 +43,11 @@ _SECTIONS = {
 }
 """Title of a section of the help text, by the scope of its options."""
 
+_CLIENT_TEST_OPTIONS = ("client_test", "own_tests", "test_clients")
+"""Options of tests on clients' own data, which the help text lists together."""
+
 _METAVARS = {"data_dir": "FOLDER", "speeds": "LOW:HIGH"}
+_NAME_NOTES = {"singleset": "centralized training, for comparison"}
 _MAX_LISTED = 8
 """Maximum number of names of parts that the help text of an option lists."""
 
@@ -161,7 +165,7 @@ def _split_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _make_part_option(kind: Kind) -> GeneratedOption:
     """Return the option that chooses the part of a kind."""
-    names = [*kind.registry]
+    names = [f"{n} ({_NAME_NOTES[n]})" if n in _NAME_NOTES else n for n in kind.registry]
     if len(names) > _MAX_LISTED:
         names = [*names[:_MAX_LISTED], f"... (list all: 'cadis {kind.key}s')"]
     default, method = ",".join(kind.default), METHODS[KINDS["method"].default[0]]
@@ -174,14 +178,22 @@ def _make_part_option(kind: Kind) -> GeneratedOption:
 
 def _make_settings_options(settings: type) -> dict[str, GeneratedOption]:
     """Return one option per field of a class of settings, ordered by section."""
+    names = [n for n in get_field_names(settings) if n not in _CLIENT_TEST_OPTIONS]
+    names += [n for n in _CLIENT_TEST_OPTIONS if n in get_field_names(settings)]
     options = {}
     for scope, section in _SECTIONS.items():
-        for name in get_field_names(settings):
-            # The seed also decides the partition, and "cadis partition" has no training.
-            if scope == ("data" if name == "seed" else OPTIONS[name].scope):
+        for name in names:
+            if scope == _get_scope(name):
                 text = OPTIONS[name].help + _format_note(_format_default(settings, name))
                 options[name] = _make_option(name, name, [settings], section, help=text)
     return options
+
+
+def _get_scope(name: str) -> str:
+    """Return the scope under which the help text lists an option."""
+    if name == "seed":  # it also decides the partition, and "cadis partition" has no training
+        return "data"
+    return "federation" if name in _CLIENT_TEST_OPTIONS else OPTIONS[name].scope
 
 
 def _add_parameters(

@@ -63,7 +63,10 @@ def cache(**arguments: Any) -> None:
     cls=CadisGroup, examples="cadis deploy init hospitals --site north --site south --host 10.0.0.5"
 )
 def deploy() -> None:
-    """Run a federation on several machines with Flower."""
+    """Create the files of a federation on several machines.
+
+    The machines run Flower. 'cadis deploy init' writes the files, and does not start anything.
+    """
 
 
 @deploy.command(

@@ -202,9 +202,9 @@ def _make_cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield "clusters found", str(summary["clusters_found"])
     sample_size = summary.get("clusters_among")
-    clients = "all clients that took part so far"
+    clients = "all clients that ever took part"
     if sample_size is not None:
-        clients = f"{sample_size} clients that took part so far"
+        clients = f"{sample_size} clients that ever took part"
     agreements = {
         "among the participants of a round, mean over rounds": summary["round_agreement"],
         f"among {clients}, after the last round": summary["cluster_agreement"],

@@ -56,7 +56,7 @@ class BalanceFL(BaseMethod):
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True with inheritance, because the received model is the teacher."""
+        """True if inheritance > 0: distillation needs the predictions of the received model."""
         return self.inheritance > 0
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:

@@ -30,9 +30,9 @@ class FedAdp(BaseMethod):
     Use it if the updates of most clients have similar directions, and some clients contradict them.
 
     The weight of client i is proportional to ``n_i * exp(f(theta_i))``, with the Gompertz function
-    ``f(theta) = alpha * (1 - exp(-exp(-alpha * (theta - 1))))``. The angle theta_i is the angle
-    between the client's update w_i - w_t and the mean update ``sum_j (n_j / N) * (w_j - w_t)``,
-    averaged over the rounds of the client.
+    ``f(theta) = alpha * (1 - exp(-exp(-alpha * (theta - 1))))``. theta_i is the angle between the
+    client's update w_i - w_t and the mean update ``sum_j (n_j / N) * (w_j - w_t)``, averaged over
+    the rounds in which the client took part.
 
     Departure from the paper: if the client's update or the mean update is zero, the angle is
     undefined. Here it is then a right angle.
@@ -60,24 +60,24 @@ class FedAdp(BaseMethod):
     def weigh(
         self, server_round: ServerRound, updates: Sequence[ClientUpdate], state: ServerState
     ) -> ClientWeights:
-        """Return the softmax of log n_i + f(theta_i), and update the mean angles."""
+        """Return the softmax of log n_i + f(theta_i), and update the mean angles of clients."""
         shares = compute_sample_weights([update.num_samples for update in updates])
         (model,) = state.models.values()
         angles = compute_angles(updates, model.parameters, shares)
-        means: dict[ClientId, tuple[float, int]] = {}
+        means: dict[ClientId, tuple[float, int]] = {}  # mean angle and number of rounds
         if state.tensors:
-            before = state.tensors["angles"].tolist(), state.tensors["times"].tolist()
+            stored = state.tensors["angles"].tolist(), state.tensors["times"].tolist()
             ids = ids_from_tensor(state.tensors["client_ids"])
-            means = dict(zip(ids, zip(*before, strict=True), strict=True))
+            means = dict(zip(ids, zip(*stored, strict=True), strict=True))
         for update, angle in zip(updates, angles.tolist(), strict=True):
-            mean, times = means.get(update.client_id, (0.0, 0))
-            means[update.client_id] = (times * mean + angle) / (times + 1), times + 1
+            mean, count = means.get(update.client_id, (0.0, 0))
+            means[update.client_id] = (count * mean + angle) / (count + 1), count + 1
         smoothed = [means[update.client_id][0] for update in updates]
         contribution = self.compute_contribution(torch.tensor(smoothed, dtype=torch.float64))
         tensors = {
             "client_ids": ids_to_tensor(list(means)),
             "angles": torch.tensor([mean for mean, _ in means.values()], dtype=torch.float64),
-            "times": torch.tensor([times for _, times in means.values()]),
+            "times": torch.tensor([count for _, count in means.values()]),
         }
         return ClientWeights(torch.softmax(shares.log() + contribution, dim=0), tensors)
 
@@ -86,7 +86,9 @@ class FedAdp(BaseMethod):
         return -self.alpha * torch.expm1(-torch.exp(-self.alpha * (angles - 1)))
 
 
-def compute_angles(updates: Sequence[ClientUpdate], received: Tensor, shares: Tensor) -> Tensor:
+def compute_angles(
+    updates: Sequence[ClientUpdate], global_parameters: Tensor, shares: Tensor
+) -> Tensor:
     """Return the angle between each update and the mean update.
 
     Inner products are computed from distances, 2 <a, b> = ||a||^2 + ||b||^2 - ||a - b||^2, because
@@ -94,18 +96,18 @@ def compute_angles(updates: Sequence[ClientUpdate], received: Tensor, shares: Te
 
     Args:
         updates: updates of the participants.
-        received: parameters w_t of the received model, (P,).
+        global_parameters: parameters w_t of the global model that was sent, (P,).
         shares: weights of the mean, n_i / N, (k,).
 
     Returns:
         Angles in radians, (k,), float64; pi / 2 if the update or the mean update is zero.
     """
     mean = average_models([update.model for update in updates], shares).parameters
-    mean_square = compute_squared_distance(mean, received)
+    mean_square = compute_squared_distance(mean, global_parameters)
     angles = torch.full((len(updates),), pi / 2, dtype=torch.float64)
     for index, update in enumerate(updates):
         model = update.model.parameters
-        square = compute_squared_distance(model, received)
+        square = compute_squared_distance(model, global_parameters)
         if square > 0 and mean_square > 0:
             inner = (square + mean_square - compute_squared_distance(model, mean)) / 2
             angles[index] = inner / (square * mean_square) ** 0.5

@@ -36,15 +36,16 @@ class FedDyn(BaseMethod):
     with a small learning rate.
 
     Client i minimizes ``L(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2``, where w_t is the received
-    model, and keeps the vector g_i. After training it sets ``g_i <- g_i - alpha * (w_i - w_t)``.
-    The server keeps a vector h and sets ``h <- h - (alpha / n) * sum_S (w_i - w_t)``, where n is
-    the number of all clients and S the set of participants. The new global model is
-    ``w = mean_S(w_i) - h / alpha``. Batch-norm buffers are averaged without correction.
+    model. It keeps g_i, an estimate of the gradient of its loss L at its last local model w_i:
+    after training it sets ``g_i <- g_i - alpha * (w_i - w_t)``. The server keeps a correction h and
+    sets ``h <- h - (alpha / n) * sum_S (w_i - w_t)``, where n is the number of all clients and S
+    the set of participants. The new global model is ``w = mean_S(w_i) - h / alpha``. Batch-norm
+    buffers are averaged without correction.
 
     Attributes:
         alpha: factor of the proximal term in the local loss, which keeps local models near the
-            received model. The same factor scales the updates of the correction vectors, which
-            clients and server keep.
+            received model. The gradients that clients keep and the correction that the server
+            keeps are updated with the same factor.
     """
 
     name: ClassVar[str] = "feddyn"
@@ -84,16 +85,18 @@ class FedDyn(BaseMethod):
         """Update h, and return the mean of the models with equal weights, minus h / alpha."""
         weights = torch.full((len(updates),), 1 / len(updates), dtype=torch.float64)
         mean = average_models([update.model for update in updates], weights)
-        (name, model), *_ = state.models.items()
+        (name, global_model), *_ = state.models.items()
         factor = self.alpha * len(updates) / server_round.num_clients
 
-        def correct(mean: Tensor, sent: Tensor, before: Tensor) -> tuple[Tensor, ...]:
-            drift = mean.double() - sent.double()  # mean of w_i - w_t over the participants
+        def correct(mean: Tensor, global_parameters: Tensor, before: Tensor) -> tuple[Tensor, ...]:
+            drift = mean.double() - global_parameters.double()  # mean of w_i - w_t
             correction = before - factor * drift  # h
             return (mean.double() - correction / self.alpha).to(mean.dtype), correction
 
         zero = torch.zeros((), dtype=torch.float64).expand(len(mean.parameters))
         before = state.tensors.get("correction", zero)
-        parameters, correction = map_chunks(correct, mean.parameters, model.parameters, before)
+        parameters, correction = map_chunks(
+            correct, mean.parameters, global_model.parameters, before
+        )
         new = ModelState(parameters, mean.buffers, mean.counters)
         return Aggregation({name: new}, {"correction": correction}, weights)

@@ -41,10 +41,10 @@ class FedFA(BaseMethod):
     accuracy of 0 counts as half a correct sample, because the logarithm of 0 is infinite.
 
     Attributes:
-        alpha: factor of the accuracy term in the weights, which is large for clients on whose data
-            the received model has a low accuracy.
-        beta: factor of the participation term in the weights, which is large for clients that took
-            part in many rounds.
+        alpha: factor of the accuracy term in a client's aggregation weight. This term is large if
+            the received model has a low accuracy on the client's data.
+        beta: factor of the participation term in a client's aggregation weight. This term is large
+            if the client took part in many rounds.
     """
 
     name: ClassVar[str] = "fedfa"

@@ -190,12 +190,12 @@ class _StoredUpdates:
 
     @classmethod
     def from_updates(
-        cls, updates: Sequence[ClientUpdate], received: Tensor, round_number: int
+        cls, updates: Sequence[ClientUpdate], global_parameters: Tensor, round_number: int
     ) -> "_StoredUpdates":
-        precise = torch.promote_types(received.dtype, torch.float32)
-        matrix = torch.empty(len(updates), len(received), dtype=precise)
+        precise = torch.promote_types(global_parameters.dtype, torch.float32)
+        matrix = torch.empty(len(updates), len(global_parameters), dtype=precise)
         for row, update in zip(matrix, updates, strict=True):
-            torch.sub(update.model.parameters.to(precise), received, out=row)
+            torch.sub(update.model.parameters.to(precise), global_parameters, out=row)
         rounds = torch.full((len(updates),), round_number)
         return cls(tuple(update.client_id for update in updates), rounds, matrix)
 

@@ -71,8 +71,8 @@ class FedNova(BaseMethod):
         scale = float((shares * steps).sum() * per_step.sum())  # tau * sum_i p_i / tau_i
         models, weights = average_updates(updates, per_step / per_step.sum())
 
-        def rescale(sent: Tensor, mean: Tensor) -> tuple[Tensor, ...]:
-            start = sent.double()
+        def rescale(global_parameters: Tensor, mean: Tensor) -> tuple[Tensor, ...]:
+            start = global_parameters.double()
             return (torch.add(start, mean.double() - start, alpha=scale).to(mean.dtype),)
 
         for name, mean in models.items():

@@ -49,7 +49,7 @@ class FedNTD(BaseMethod):
 
     @property
     def needs_model_outputs(self) -> bool:
-        """True with distillation, because the received model is the teacher."""
+        """True if beta > 0: distillation needs the predictions of the received model."""
         return self.beta > 0
 
     def prepare(self, outputs: ModelOutputs) -> BatchExtras:

@@ -25,8 +25,8 @@ class FedAvgM(BaseMethod):
     Use it if the updates of different rounds contradict each other, because other clients take part
     in each round: momentum averages the updates over rounds.
 
-    ``v <- server_momentum * v + (w_t - w)``, then ``w_(t+1) = w_t - server_lr * v``, where w is the
-    mean that FedAvg computes.
+    ``v <- server_momentum * v + (w_t - aggregated)``, then ``w_(t+1) = w_t - server_lr * v``, where
+    w_t is the global model, and aggregated the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedavgm"
@@ -42,7 +42,8 @@ class FedAdam(BaseMethod):
 
     Use it if all parameters need steps of similar size, although their updates differ in size.
 
-    Adam gets ``w_t - w`` as the gradient, where w is the mean that FedAvg computes.
+    Adam gets ``w_t - aggregated`` as the gradient, where w_t is the global model, and aggregated
+    the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedadam"
@@ -57,7 +58,8 @@ class FedYogi(BaseMethod):
     Use it instead of FedAdam if the size of updates changes suddenly: the step sizes of Yogi change
     slowly.
 
-    Yogi gets ``w_t - w`` as the gradient, where w is the mean that FedAvg computes.
+    Yogi gets ``w_t - aggregated`` as the gradient, where w_t is the global model, and aggregated
+    the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedyogi"
@@ -71,7 +73,8 @@ class FedAdagrad(BaseMethod):
 
     Use it if steps should become smaller with every round, for example with sparse updates.
 
-    Adagrad gets ``w_t - w`` as the gradient, where w is the mean that FedAvg computes.
+    Adagrad gets ``w_t - aggregated`` as the gradient, where w_t is the global model, and aggregated
+    the mean that FedAvg computes.
     """
 
     name: ClassVar[str] = "fedadagrad"

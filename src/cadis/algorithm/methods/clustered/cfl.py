@@ -46,18 +46,19 @@ class CFL(ClusteredMethod):
     paper suggests.
 
     Departure from the paper: there, all clients take part in every round. Here the similarity of
-    two clients is the mean over the rounds in which both trained the same model. The split divides
-    the participants, and all clients that were observed with all participants and with each other.
-    A further client joins a side if it is similar to a client on this side. All other clients are
-    assigned as the paper assigns new clients: in its next round, such a client trains the model of
-    the cluster that was split. It joins the side whose mean direction is most similar to its
-    update. This update is not aggregated.
+    two clients is the mean over the rounds in which both trained the same model; it is unknown if
+    there is no such round. So the clients of a cluster are divided in three steps. First, the split
+    divides the participants, and the absent clients whose similarities to these and to each other
+    are all known. Second, an absent client that is very similar to a client on one side joins this
+    side. Third, each other client trains the model of the old cluster once more when it next takes
+    part. Its update is not aggregated; it joins the side whose mean direction is most similar to
+    this update. The paper assigns new clients in the same way.
 
     Attributes:
-        eps1: split a cluster only if the norm of its mean update is below this fraction of the
+        eps1: split a cluster only if the norm of its mean update is below eps1 * L, where L is the
             largest norm of a mean update so far.
-        eps2: split a cluster only if some client's update has a norm above this fraction of the
-            largest norm of a mean update so far.
+        eps2: split a cluster only if the largest norm of a client's update is above eps2 * L, where
+            L is the largest norm of a mean update so far.
     """
 
     name: ClassVar[str] = "cfl"
@@ -102,15 +103,15 @@ class CFL(ClusteredMethod):
             indices = (nodes == node).nonzero().flatten().tolist()
             members = [updates[index] for index in indices]
             member_ids = [update.client_id for update in members]
-            received = state.models[get_node_model_name(node)].parameters
+            cluster_parameters = state.models[get_node_model_name(node)].parameters
             if tree.children[node] >= 0:  # a split node: its clients move to a child
                 children = [
-                    tree.choose_child(node, update.model.parameters - received)
+                    tree.choose_child(node, update.model.parameters - cluster_parameters)
                     for update in members
                 ]
                 tree = tree.move(member_ids, torch.tensor(children))
                 continue
-            tree, max_norm = self._update_leaf(tree, node, members, received, max_norm)
+            tree, max_norm = self._update_leaf(tree, node, members, cluster_parameters, max_norm)
             for index, leaf in zip(indices, tree.find_nodes(member_ids).tolist(), strict=True):
                 names[index] = get_node_model_name(leaf)
         models, weights = average_by_model(updates, names)
@@ -122,7 +123,7 @@ class CFL(ClusteredMethod):
         tree: ClusterTree,
         node: int,
         updates: Sequence[ClientUpdate],
-        received: Tensor,
+        cluster_parameters: Tensor,
         max_norm: Tensor,
     ) -> tuple[ClusterTree, Tensor]:
         """Add the similarities of a round to a leaf, and split it if its clients contradict.
@@ -131,7 +132,7 @@ class CFL(ClusteredMethod):
             The tree, and the largest norm of a mean update so far.
         """
         clients = [update.client_id for update in updates]
-        products = compute_inner_products(updates, received)
+        products = compute_inner_products(updates, cluster_parameters)
         norms = products.diagonal().sqrt()
         weights = compute_sample_weights([update.num_samples for update in updates])
         mean_norm = (weights @ products @ weights).clamp(min=0).sqrt()
@@ -142,7 +143,7 @@ class CFL(ClusteredMethod):
         tree = replace(tree, pairs={**tree.pairs, node: pairs})
         contradict = mean_norm < self.eps1 * max_norm and norms.max() > self.eps2 * max_norm
         if contradict and len(clients) > 1:
-            tree = _split_leaf(tree, node, updates, received, norms)
+            tree = _split_leaf(tree, node, updates, cluster_parameters, norms)
         return tree, max_norm
 
 
@@ -174,13 +175,18 @@ def find_bipartition(similarity: Tensor) -> Tensor:
     return sides
 
 
-def compute_inner_products(updates: Sequence[ClientUpdate], received: Tensor) -> Tensor:
-    """Return the inner products of all pairs of updates w_i - w_t, (k, k), float64."""
+def compute_inner_products(updates: Sequence[ClientUpdate], cluster_parameters: Tensor) -> Tensor:
+    """Return the inner products of all pairs of updates w_i - w_t, (k, k), float64.
+
+    Args:
+        updates: updates of k clients.
+        cluster_parameters: parameters w_t of the model of their cluster, (P,).
+    """
     products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
-    for start in range(0, len(received), _CHUNK):
-        chunk = slice(start, min(start + _CHUNK, len(received)))
+    for start in range(0, len(cluster_parameters), _CHUNK):
+        chunk = slice(start, min(start + _CHUNK, len(cluster_parameters)))
         parts = torch.stack([update.model.select_parameters((chunk,)) for update in updates])
-        changes = parts.double() - received[chunk].double()
+        changes = parts.double() - cluster_parameters[chunk].double()
         products += changes @ changes.T
     return products
 
@@ -192,7 +198,11 @@ def _compute_cosines(products: Tensor, norms: Tensor) -> Tensor:
 
 
 def _split_leaf(
-    tree: ClusterTree, node: int, updates: Sequence[ClientUpdate], received: Tensor, norms: Tensor
+    tree: ClusterTree,
+    node: int,
+    updates: Sequence[ClientUpdate],
+    cluster_parameters: Tensor,
+    norms: Tensor,
 ) -> ClusterTree:
     """Split a leaf in two, unless one side would contain only absent clients."""
     clients = [update.client_id for update in updates]
@@ -203,21 +213,22 @@ def _split_leaf(
         return tree
     max_across = float(similarity[sides == 0][:, sides == 1].max())
     assigned, sides = assign_similar_clients(tree.pairs[node], observed, sides, max_across)
-    tree = tree.split(node, _compute_direction(updates, received, norms, present_sides))
+    tree = tree.split(node, _compute_direction(updates, cluster_parameters, norms, present_sides))
     return tree.move(assigned, int(tree.children[node]) + sides)
 
 
 def _compute_direction(
-    updates: Sequence[ClientUpdate], received: Tensor, norms: Tensor, sides: Tensor
+    updates: Sequence[ClientUpdate], cluster_parameters: Tensor, norms: Tensor, sides: Tensor
 ) -> Tensor:
     """Return the mean direction of side 0 minus the mean direction of side 1, (P,).
 
     Both mean directions have norm 1. So an update is more similar to side 0 than to side 1 if its
     inner product with the result is positive.
     """
-    means = torch.zeros(2, len(received), dtype=torch.promote_types(received.dtype, torch.float32))
+    dtype = torch.promote_types(cluster_parameters.dtype, torch.float32)
+    means = torch.zeros(2, len(cluster_parameters), dtype=dtype)
     for update, norm, side in zip(updates, norms.tolist(), sides.tolist(), strict=True):
-        means[side] += (update.model.parameters - received) / (norm or 1.0)
+        means[side] += (update.model.parameters - cluster_parameters) / (norm or 1.0)
     mean_norms = torch.linalg.vector_norm(means, dim=1).clamp(min=torch.finfo(means.dtype).tiny)
     direction: Tensor = means[0] / mean_norms[0] - means[1] / mean_norms[1]
     return direction
@@ -253,9 +264,9 @@ def assign_similar_clients(
 ) -> tuple[list[ClientId], Tensor]:
     """Assign further clients to the side of their most similar client.
 
-    The client with the largest similarity to an assigned client comes next, as long as this
-    similarity is nearer to 1 than to the largest similarity across the cut. So a cluster stays
-    together although some of its clients are absent.
+    Repeat: find the client without a side that is most similar to any client with a side. If this
+    similarity is nearer to 1 than to ``max_across``, assign it to the same side, else stop. So the
+    clients of a cluster stay together although some of them are absent.
 
     Args:
         pairs: observed similarities.

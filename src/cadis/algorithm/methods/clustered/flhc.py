@@ -48,8 +48,8 @@ class FLHC(ClusteredMethod):
     cluster whose mean update is most similar to its update.
 
     Attributes:
-        warmup: number of rounds of FedAvg before the clustering; if it is large, the updates within
-            a cluster are less similar when clients are clustered.
+        warmup: number of rounds of FedAvg before the clustering. Choose a small number: the more
+            the model has learned, the less similar are the updates of clients with similar data.
         distance: largest mean cosine distance of two clusters that are merged; 0 means equal
             directions of the updates, 1 unrelated directions.
     """

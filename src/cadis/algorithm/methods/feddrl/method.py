@@ -59,13 +59,14 @@ class FedDRL(ReceivedLossMethod):
     n_i / N.
 
     Attributes:
-        reach: upper limit of the agent's outputs mu_i; the weights are the softmax of mu_i. Apart
-            from the random noise added to mu_i, weights differ at most by the factor exp(reach).
+        reach: upper limit of mu_i, the output of the agent's actor (a neural network on the server)
+            for client i. The weights are the softmax of mu_i plus random noise; without the noise,
+            two weights differ at most by the factor exp(reach).
         exploration: largest standard deviation of the random noise added to mu_i, as a fraction of
             mu_i.
-        discount: discount factor of the rewards of later rounds.
-        actor_lr: learning rate of the agent's actor network, which chooses the weights.
-        learning_steps: training steps of the agent in each round.
+        discount: factor by which a reward counts less for each round that it lies in the future.
+        actor_lr: learning rate of the actor.
+        learning_steps: training steps of the agent's networks in each round.
     """
 
     name: ClassVar[str] = "feddrl"
