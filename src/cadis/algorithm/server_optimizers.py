@@ -8,7 +8,7 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from cadis._io import map_chunks
+from cadis._io import compute_squared_distance, map_chunks
 from cadis.algorithm.about import FEDAVGM_PAPER, FEDOPT_PAPER, About
 from cadis.types import TensorState
 
@@ -115,6 +115,46 @@ class Momentum:
         velocity = state.get("velocity", _constant(0.0, sent))
         new, velocity = map_chunks(move, sent, aggregated, velocity)
         return new, {"velocity": velocity}
+
+
+@dataclass(frozen=True)
+class DampedMomentum:
+    """Server momentum that becomes smaller while rounds change the model strongly.
+
+    ``v <- beta * v + (w_t - aggregated)``, and the next model is ``w_t - server_lr * v``, as in
+    FedAvgM. Here ``beta = server_momentum * min(1, full_momentum_step * r / ||w_t - aggregated||)``,
+    where r is the smallest norm of the global model so far. So small steps, such as those of a small
+    local learning rate, get a large momentum. With a large local learning rate, momentum would add
+    to steps that are too large already, and the training could diverge.
+
+    Not from a paper; the momentum is that of FedAvgM.
+
+    Attributes:
+        server_lr: learning rate of the server in w <- w - server_lr * v, for the global model w.
+        server_momentum: momentum of the server while steps are small.
+        full_momentum_step: norm of an aggregated update, relative to the norm of the global model,
+            up to which the server uses the full momentum; the momentum of a step that is m times
+            as large is divided by m.
+    """
+
+    name: ClassVar[str] = "damped-momentum"
+    about: ClassVar[About] = About("server step", FEDAVGM_PAPER, server_state="a velocity")
+    server_lr: Annotated[float, Gt(0)] = 1.0
+    server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.8
+    full_momentum_step: Annotated[float, Gt(0)] = 0.05
+
+    def step(
+        self, sent: Tensor, aggregated: Tensor, state: TensorState
+    ) -> tuple[Tensor, TensorState]:
+        """Return the next model, and the velocity v and the norm r as state."""
+        squared_norm = compute_squared_distance(sent, sent.new_zeros(()).expand_as(sent))
+        smallest = min(squared_norm**0.5, float(state.get("norm", torch.inf)))
+        length = compute_squared_distance(sent, aggregated) ** 0.5
+        allowed = self.full_momentum_step * smallest
+        momentum = self.server_momentum * (allowed / length if length > allowed else 1)
+        optimizer = Momentum(self.server_lr, momentum)
+        new, velocity = optimizer.step(sent, aggregated, state)
+        return new, velocity | {"norm": torch.tensor(smallest, dtype=torch.float64)}
 
 
 class _Adaptive:
@@ -234,7 +274,14 @@ def _constant(value: float, like: Tensor) -> Tensor:
     return torch.tensor(value, dtype=torch.float64).expand(len(like))
 
 
-_BUILT_IN: tuple[type[ServerOptimizer], ...] = (Plain, Momentum, Adam, Yogi, Adagrad)
+_BUILT_IN: tuple[type[ServerOptimizer], ...] = (
+    Plain,
+    Momentum,
+    DampedMomentum,
+    Adam,
+    Yogi,
+    Adagrad,
+)
 
 SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {part.name: part for part in _BUILT_IN}
 """Built-in server optimizers by name."""

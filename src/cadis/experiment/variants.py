@@ -55,7 +55,15 @@ ABLATIONS: dict[str, NamedVariant] = {
         {"absent": 0.5},
         {"sampler": "uniform"},
     ),
-    "cadis-oracle": NamedVariant("CADIS, true clusters", "cadis", {"clusters": "true"}),
+    "cadis-hard-weights": NamedVariant(
+        "CADIS, weights and sampling by clusters",
+        "cadis",
+        {"weights": "clusters"},
+        {"sampler": "clusters"},
+    ),
+    "cadis-oracle": NamedVariant(
+        "CADIS, true clusters", "cadis", {"clusters": "true"}, {"sampler": "clusters"}
+    ),
 }
 """Ablations: CADIS with one part removed or replaced, or with the true clusters."""
 

@@ -5,7 +5,7 @@ Herding chooses samples one by one so that their mean stays close to the mean of
 kinds of data that clients have, not over clients: a hundred similar clients count as one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -22,10 +22,17 @@ from cadis.algorithm.samplers.base import (
     read_client_rows,
 )
 from cadis.algorithm.vectors import compute_kernel
-from cadis.types import ClientId, TensorState, ids_to_tensor
+from cadis.types import (
+    ClientId,
+    TensorState,
+    compute_client_keys,
+    ids_from_tensor,
+    ids_to_tensor,
+)
 
-_MAX_CANDIDATES = 2048  # if more clients are available, only a random subset is compared
-_FORGOTTEN_TURNS = 1e-3  # a client with fewer turns is no longer compared
+_MAX_CANDIDATES = 2048  # if more clients are available, only a random subset can be chosen
+_LAST = 1e9  # larger than any score
+_FORGOTTEN_TURNS = 1e-3  # a past participant with fewer turns is no longer compared
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,13 @@ class Herding(BaseSampler):
     clients have the same kind. Nothing depends on a decision about clusters.
 
     Attributes:
-        newcomers: maximum fraction of participants without a known profile, such as new clients.
-        memory: factor by which the past turns of a client count less in each round.
-        waiting: bonus for a client that was not chosen for n / k rounds, in units of one turn of a
-            client with the same data; 0 may ignore clients of a large cluster for long.
+        newcomers: maximum fraction of participants without a known class profile, such as new
+            clients.
+        memory: decay of past participations: in each round, the number of times that a client was
+            chosen so far is multiplied by this factor.
+        waiting: bonus for clients that were not chosen for long. A client that has waited n / k
+            rounds (n clients, k participants) gets this value, where 1 makes up for one recent
+            participation of a client with the same data; with 0, some clients may wait very long.
         jitter: upper limit of the random number that is added to the score of each client.
     """
 
@@ -67,51 +77,57 @@ class Herding(BaseSampler):
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
         """Draw newcomers, then choose clients one by one by their scores."""
-        clients, count = server_round.available, server_round.num_participants
+        available, count = server_round.available, server_round.num_participants
+        order = torch.randperm(len(available), generator=server_round.generator)
+        clients = [available[i] for i in order[: max(_MAX_CANDIDATES, count)]]
         profiles = server_round.client_profiles(clients)
-        is_new = (profiles == 0).all(dim=1)
-        order = torch.randperm(len(clients), generator=server_round.generator)
-        newcomers = draw_newcomers(order, is_new, self.newcomers, server_round)
-        candidates = order[~is_new[order]][: max(_MAX_CANDIDATES, count)]
-        rows = read_client_rows(state, "turns", "last_round")
-        scores = self._compute_scores([clients[i] for i in candidates], server_round, rows)
+        is_new, rows = (profiles == 0).all(dim=1), torch.arange(len(clients))
+        newcomers = draw_newcomers(rows, is_new, self.newcomers, server_round)
+        scores = self._compute_scores(clients, profiles, server_round, state)
         scores += self.jitter * torch.rand(len(scores), generator=server_round.generator)
-        best = choose_one_by_one(scores, profiles[candidates], count - len(newcomers))
-        chosen = torch.cat([newcomers, candidates[best]])
-        rest = order[~torch.isin(order, chosen)][: count - len(chosen)]
-        return server_round.select_clients(torch.cat([chosen, rest]))
+        scores[is_new] = _LAST  # further newcomers take part only if there are not enough others
+        scores[newcomers] = -_LAST
+        chosen = choose_one_by_one(scores, profiles, count)
+        return server_round.select_clients(order[chosen])
 
     def _compute_scores(
         self,
         clients: Sequence[ClientId],
+        profiles: Tensor,
         server_round: SamplerRound,
-        rows: Mapping[ClientId, tuple[float, int]],
+        state: TensorState,
     ) -> Tensor:
         """Return the score of each client before the first seat of the round, (m,)."""
-        turns = {client: turns for client, (turns, _) in rows.items() if turns > _FORGOTTEN_TURNS}
-        profiles = server_round.client_profiles(clients)
-        kernel = compute_kernel(profiles, server_round.client_profiles(list(turns)))
-        last_rounds = torch.tensor([rows[c][1] if c in rows else 0 for c in clients])
+        last_rounds = torch.zeros(len(clients))
+        turns = torch.zeros(len(clients))
+        if state:
+            keys = compute_client_keys(clients)
+            rows = torch.searchsorted(state["keys"], keys).clamp(max=len(state["keys"]) - 1)
+            is_known = state["keys"][rows] == keys
+            last_rounds = torch.where(is_known, state["last_round"][rows], 0)
+            recent = server_round.client_profiles(ids_from_tensor(state["clients"]))
+            turns = compute_kernel(profiles, recent) @ state["turns"]
         waits = (server_round.number - 1 - last_rounds) / len(server_round.available)
-        bonus = self.waiting * server_round.num_participants * waits
-        return kernel @ torch.tensor(list(turns.values())) - bonus
+        return turns - self.waiting * server_round.num_participants * waits
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
         """Count the turns of the participants, also of those that sent no valid update."""
-        rows = {
-            client: (turns * self.memory, last_round)
-            for client, (turns, last_round) in read_client_rows(
-                state, "turns", "last_round"
-            ).items()
-        }
-        for client in feedback.participants:
-            turns, _ = rows.get(client, (0.0, 0))
-            rows[client] = turns + 1, feedback.number
-        turns, last_rounds = zip(*rows.values(), strict=True)
+        before = read_client_rows({k: state[k] for k in ("clients", "turns") if k in state}, "turns")
+        turns = {client: turns * self.memory for client, (turns,) in before.items()}
+        turns |= {client: turns.get(client, 0.0) + 1 for client in feedback.participants}
+        turns = {client: value for client, value in turns.items() if value > _FORGOTTEN_TURNS}
+        keys = compute_client_keys(feedback.participants)
+        last_round = torch.full((len(keys),), feedback.number)
+        if state:
+            others = ~torch.isin(state["keys"], keys)
+            keys = torch.cat([state["keys"][others], keys])
+            last_round = torch.cat([state["last_round"][others], last_round])
+        order = keys.argsort()
         return {
-            "clients": ids_to_tensor(list(rows)),
-            "turns": torch.tensor(turns),
-            "last_round": torch.tensor(last_rounds),
+            "clients": ids_to_tensor(list(turns)),
+            "turns": torch.tensor(list(turns.values())),
+            "keys": keys[order],
+            "last_round": last_round[order],
         }
 
 

@@ -15,6 +15,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
+from cadis._io import compute_squared_distance
 from cadis.algorithm.about import About, Paper
 from cadis.algorithm.aggregation import compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
@@ -41,9 +42,9 @@ from cadis.algorithm.methods.cadis.cluster_participants import (
 from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights, compute_threshold
 from cadis.algorithm.methods.cadis.distillation import distillation_loss, not_true_loss
 from cadis.algorithm.methods.cadis.similarity import TransitiveMode
-from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
+from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights, reduce_long_updates
 from cadis.algorithm.methods.cadis.stale_clusters import add_absent_clusters
-from cadis.algorithm.vectors import compute_kernel
+from cadis.algorithm.vectors import compute_cosines, normalize
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate
 
@@ -66,18 +67,21 @@ class CADIS(BaseMethod):
     If there are no clusters, the server finds a single cluster, and the weights are the same as in
     FedAvg.
 
-    The server compares the clients' updates of the classifier layer and puts similar clients into
-    one cluster. The weight of client i is ``alpha_i = (1 / M_i) * (n_i / N)``, divided by the sum
-    of all weights (Eq. 1 and 2 of the paper). Here M_i is the number of participants in its
+    The server compares the clients' updates of the classifier layer. In the paper it puts similar
+    clients into one cluster, and the weight of client i is ``alpha_i = (1 / M_i) * (n_i / N)``,
+    divided by the sum of all weights (Eq. 1 and 2). Here M_i is the number of participants in its
     cluster, n_i its number of samples, and N the number of all samples. So all clusters have the
     same total weight if all clients have equally many samples. Clients add ``lambda * L_KD / b`` to
     the cross-entropy of a batch of b samples: L_KD distills the received model into the local
     model (Eq. 19 and 20).
 
     Departure from the paper: the defaults differ. The server compares class profiles, not whole
-    updates of the layer (``signature``). It finds clusters without a threshold (``threshold``). The
-    distillation is weaker. Participants are drawn evenly from the clusters, and the server uses
-    momentum (``default_parts``). ``CADISPaper`` has the parameters of the paper.
+    updates of the layer (``signature``). Weights depend on the similarities of the participants,
+    not on a decision about clusters (``weights``), and very long updates get smaller weights. The
+    clusters that the server reports are found without a threshold (``threshold``). The distillation
+    is weaker. Participants are chosen so that they differ from each other and from recent
+    participants, and the server uses momentum (``default_parts``). ``CADISPaper`` has the
+    parameters of the paper.
 
     Attributes:
         signature: vector that is compared between clients: "profile", one number per class that
@@ -107,17 +111,18 @@ class CADIS(BaseMethod):
         clusters: which clusters determine the weights of the clients: those "found" by the server;
             or, for ablations, the "true" clusters of the partition, or "none" (each client is its
             own cluster).
-        weights: weight of a client: "clusters" divides its number of samples by the number of
-            participants in its cluster, so that large clusters do not dominate; "soft" divides it
-            by the number of samples of all similar participants, without a decision about clusters;
-            "samples" is its number of samples, as in FedAvg.
+        weights: weight of a client with n_i samples: "soft", n_i / sum_j kappa_ij n_j, where
+            kappa_ij is the similarity of two participants, so that similar clients together count
+            as one; "clusters", n_i divided by the number of participants in its cluster (as in the
+            CADIS paper); "samples", n_i (as in FedAvg); "auto" is "soft" if clusters are found
+            without a threshold from class profiles and absent is 0, else "clusters".
     """
 
     name: ClassVar[str] = "cadis"
     needs_head: ClassVar[bool] = True
     default_parts: ClassVar[Mapping[str, str]] = {
-        "sampler": "clusters",
-        "server_optimizer": "momentum",
+        "sampler": "herding",
+        "server_optimizer": "damped-momentum",
     }
     about: ClassVar[About] = About(
         topic="clustered aggregation",
@@ -136,7 +141,7 @@ class CADIS(BaseMethod):
     scope: Literal["round", "federation"] = "round"
     absent: Annotated[float, Ge(0), Lt(1)] = 0.0
     clusters: Literal["found", "true", "none"] = "found"
-    weights: Literal["soft", "clusters", "samples"] = "clusters"
+    weights: Literal["auto", "soft", "clusters", "samples"] = "auto"
 
     def __post_init__(self) -> None:
         if self.threshold != "auto" and self.threshold > self.threshold_max:
@@ -164,6 +169,12 @@ class CADIS(BaseMethod):
     def finds_clusters(self) -> bool:
         """True if the server clusters all clients, not only the participants of a round."""
         return self.signature == "profile" or self.scope == "federation"
+
+    @property
+    def _has_soft_weights(self) -> bool:
+        if self.weights == "auto":
+            return self.has_profiles and self.threshold == "auto" and not self.absent
+        return self.weights == "soft"
 
     @property
     def has_profiles(self) -> bool:
@@ -214,8 +225,9 @@ class CADIS(BaseMethod):
         counts = [update.num_samples for update in updates]
         if self.weights == "samples":
             weights = compute_sample_weights(counts)
-        elif self.weights == "soft":
+        elif self._has_soft_weights:
             weights = compute_soft_weights(counts, self._compute_kernel(updates, clusters))
+            weights = reduce_long_updates(weights, *_compute_norms(updates, state))
         else:
             weights = compute_cluster_weights(counts, clusters.labels, clusters.sizes)
         return ClientWeights(weights, clusters.tensors, clusters.report)
@@ -251,10 +263,11 @@ class CADIS(BaseMethod):
     def _compute_kernel(
         self, updates: Sequence[ClientUpdate], clusters: ParticipantClusters
     ) -> Tensor:
-        """Return the similarity of each pair of participants for soft weights, (k, k)."""
+        """Return kappa_ij = max(0, cosine) of each pair of participants, (k, k)."""
         if self.clusters != "found":  # an ablation: clients of one cluster are identical
             return (clusters.labels[:, None] == clusters.labels).double()
-        return compute_kernel(read_profiles([u.client_id for u in updates], clusters.tensors))
+        profiles = read_profiles([update.client_id for update in updates], clusters.tensors)
+        return compute_cosines(normalize(profiles)).clamp(min=0)
 
     def _get_threshold(self, server_round: ServerRound) -> float | None:
         """Return epsilon of a round; None for "auto"."""
@@ -300,6 +313,19 @@ class CADISPaper(CADIS):
     signature: Literal["profile", "head"] = "head"
     threshold: Annotated[float, Ge(0), Le(1)] | Literal["auto"] = 0.7
     distillation: Annotated[float, Ge(0)] = 1.0
+    weights: Literal["auto", "soft", "clusters", "samples"] = "clusters"
+
+
+def _compute_norms(updates: Sequence[ClientUpdate], state: ServerState) -> tuple[Tensor, float]:
+    """Return the L2 norm of each update, (k,), and of the global model."""
+    received = [state.models[u.message.model_name].parameters for u in updates]
+    squares = [
+        compute_squared_distance(update.model.parameters, sent)
+        for update, sent in zip(updates, received, strict=True)
+    ]
+    zeros = received[0].new_zeros(()).expand_as(received[0])
+    norm = compute_squared_distance(received[0], zeros) ** 0.5
+    return torch.tensor(squares, dtype=torch.float64).sqrt(), norm
 
 
 def _label_individually(clients: Sequence[ClientId]) -> Tensor:

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+# An update is long if its norm is above this multiple of the norm of the global model. In healthy
+# training, updates are at most half as long as the model, except sometimes in the first round.
+_LONG_UPDATE = 0.5
+
 
 def compute_soft_weights(num_samples: Tensor | Sequence[int], kernel: Tensor) -> Tensor:
     """Return weights with which the data of similar clients count only once. Not in the paper.
@@ -33,3 +37,32 @@ def compute_soft_weights(num_samples: Tensor | Sequence[int], kernel: Tensor) ->
     counts = torch.as_tensor(num_samples, dtype=torch.float64)
     weights = counts / (kernel.double() @ counts)
     return weights / weights.sum()
+
+
+def reduce_long_updates(weights: Tensor, norms: Tensor, model_norm: float) -> Tensor:
+    """Reduce the weights of updates that are very long, as after diverged local training.
+
+    A client whose local training diverges sends an update that is longer than the model itself, and
+    the mean of the round then destroys the model. ``w_i <- w_i * min(1, b / ||d_i||)``, divided by
+    the sum of all weights, limits the contribution of each update d_i to that of an update of norm
+    b. Here b is the median norm of the round, but at least half the norm of the global model, so
+    that clients of small clusters, whose updates are often longer than others, keep their weights.
+
+    Args:
+        weights: weights of the participants, (k,).
+        norms: L2 norms of their updates, (k,).
+        model_norm: L2 norm of the global model.
+
+    Returns:
+        Weights with sum 1, (k,).
+
+    Example:
+        >>> import torch
+        >>> from cadis.algorithm.methods.cadis.soft_weights import reduce_long_updates
+        >>> weights, norms = torch.full((3,), 1 / 3), torch.tensor([1.0, 2.0, 20.0])
+        >>> reduce_long_updates(weights, norms, model_norm=10.0).tolist()  # b = 5
+        [0.4444444477558136, 0.4444444477558136, 0.1111111119389534]
+    """
+    bound = max(float(norms.median()), _LONG_UPDATE * model_norm)
+    reduced = weights * (bound / norms.clamp(min=bound))
+    return reduced / reduced.sum()
