@@ -27,7 +27,7 @@ from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
 from cadis.errors import CadisError, RunError
 from cadis.flower.evaluation import EvaluateFunction, read_evaluations
-from cadis.flower.messages import to_models, to_tensors
+from cadis.flower.messages import STATE_LOST_KEY, to_models, to_tensors
 from cadis.flower.registry import LOGGER, ClientRegistry
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.transport import FlowerTransport
@@ -347,7 +347,7 @@ def _log_outcome(outcome: RoundOutcome) -> None:
                 outcome.capped[update.client_id],
                 update.num_samples,
             )
-        if update.scalars.get("memory-lost"):
+        if update.scalars.get(STATE_LOST_KEY):
             LOGGER.warning(
                 "Client %s has lost its state and starts from an empty one.", update.client_id
             )
