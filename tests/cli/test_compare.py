@@ -229,7 +229,10 @@ def test_grid_gives_one_comparison_per_value(tmp_path: Path) -> None:
     assert len(runs) == 8
     study = StudyFolder(out).read()
     assert (study.parameters, study.baseline) == (("partition",), "fedavg")
-    assert [study.get_base_name(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
+    assert [study.get_name_without_cell(variant) for variant in study.variants] == [
+        "fedavg",
+        "fedprox",
+    ] * 2
     again = call(*arguments)
     assert again.output.count("(finished before)") == 8
 

@@ -20,7 +20,7 @@ from cadis.report.formats import (
 from cadis.report.notes import write_notes
 from cadis.report.tables import make_tables
 from cadis.server import RoundRecord
-from cadis.store import PaperReport
+from cadis.store import PaperResults
 from fabricated import (
     add_clock,
     add_metrics,
@@ -223,7 +223,7 @@ def test_no_method_is_better_while_rounds_differ(tmp_path: Path) -> None:
 def test_results_of_the_paper_have_a_column(tmp_path: Path) -> None:
     folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "scaffold": 0.7}, 2)
     changed = ("rounds 12 instead of 500",)
-    report = PaperReport("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
+    report = PaperResults("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
     folder.write(replace(folder.read(), paper=report))
     comparison = compare_folders(folder)
     table = make_tables(comparison)[0]

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from cadis.analysis.metrics import Scores
 from cadis.analysis.run_data import RunData
-from cadis.store import PaperReport
+from cadis.store import PaperResults
 
 _MAX_NAMES = 10  # if there are more classes, only their number is written
 
@@ -76,7 +76,7 @@ class Results:
     parameters: tuple[str, ...] = ()
     planned: int = 0
     planned_rounds: int = 0
-    paper: PaperReport | None = None
+    paper: PaperResults | None = None
 
     @property
     def runs(self) -> list[RunData]:

@@ -13,7 +13,7 @@ from cadis.errors import RunError
 from cadis.experiment.build import load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
-from cadis.experiment.presets import match_paper_report
+from cadis.experiment.presets import match_paper_results
 from cadis.experiment.tracking import Tracking, combine_callbacks
 from cadis.experiment.variants import choose_baseline, make_method_grid, make_method_variants
 from cadis.options import DatasetOptions
@@ -68,7 +68,7 @@ def plan_comparison(
     plain = variants = make_method_variants(names, file, {**overrides, **first_values})
     if grid:
         variants = make_method_grid(names, grid, file, overrides)
-    paper = match_paper_report(preset, plain[0].options) if preset and not grid else None
+    paper = match_paper_results(preset, plain[0].options) if preset and not grid else None
     methods_by_name = {v.name: find_part_class(KINDS["method"], v.options["method"]) for v in plain}
     base = choose_baseline(methods_by_name)
     return Study("compare", variants, (), "", base, parameters=tuple(grid), paper=paper)
