@@ -246,7 +246,7 @@ def test_methods_are_ranked_by_another_metric(tmp_path: Path) -> None:
     assert "The AUC is 0." in output
     summary = RunFolder(out / "cadis" / "seed-0").read_json("summary.json")
     history = RunFolder(out / "cadis" / "seed-0").read_history()
-    areas = [record.measures["auc"] for record in history]
+    areas = [record.metrics["auc"] for record in history]
     assert summary["headline"] == "auc"
     assert summary["best_auc"] == max(area for area in areas if area is not None)
     judged = succeed("report", str(out), "--metric", "balanced-accuracy")

@@ -75,7 +75,7 @@ def test_task_metrics_have_a_table_and_csv_columns(tmp_path: Path) -> None:
     table = make_tables(comparison)[1]
     assert table.caption == "Further metrics in the last round"
     assert table.columns == ["method", "AUC", "balanced accuracy"]
-    one, other = (s.history[-1].measures["auc"] or 0.0 for s in comparison.groups[1].runs)
+    one, other = (s.history[-1].metrics["auc"] or 0.0 for s in comparison.groups[1].runs)
     deviation = abs(one - other) / 2**0.5
     assert table.rows[0][:2] == ["CADIS", f"{(one + other) / 2:.3f}±{deviation:.3f}"]
     assert table.best == [(1, 1), (0, 2)]

@@ -111,7 +111,7 @@ class Results:
     @property
     def task_metric_names(self) -> list[str]:
         """Names of the metrics of the task that any run has, besides accuracy."""
-        names = (name for run in self.runs for record in run.history for name in record.measures)
+        names = (name for run in self.runs for record in run.history for name in record.metrics)
         return list(dict.fromkeys(names))
 
     @property

@@ -340,11 +340,11 @@ def _log_outcome(outcome: RoundOutcome) -> None:
     for rejection in outcome.rejected:
         LOGGER.warning("Rejected the update of client %s: %s.", rejection.client, rejection.reason)
     for update in outcome.updates:
-        if update.client_id in outcome.capped:
+        if update.client_id in outcome.excessive_counts:
             LOGGER.warning(
                 "Client %s reports %d samples, far more than the others; they are counted as %d.",
                 update.client_id,
-                outcome.capped[update.client_id],
+                outcome.excessive_counts[update.client_id],
                 update.num_samples,
             )
         if update.scalars.get(STATE_LOST_KEY):

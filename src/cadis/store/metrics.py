@@ -83,7 +83,7 @@ def format_metric_name(name: str) -> str:
 
 def get_metric(record: RoundRecord, name: str) -> float | None:
     """Return the value of a metric after a round; None if it was not computed."""
-    return record.accuracy if name == "accuracy" else record.measures.get(name)
+    return record.accuracy if name == "accuracy" else record.metrics.get(name)
 
 
 def find_best_round(history: Sequence[RoundRecord], main_metric: str = "accuracy") -> RoundRecord:
@@ -167,7 +167,7 @@ def summarize(
         "best_accuracy": best.accuracy,
         "best_round": best.round,
         **best_value,
-        "measures": dict(last.measures),
+        "measures": dict(last.metrics),
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
         "rare_accuracy": compute_mean_accuracy(last, rare),
