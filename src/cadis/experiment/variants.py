@@ -96,7 +96,8 @@ def make_method_variants(
     """Build one variant per method or ablation, with its options.
 
     Args:
-        names: names of methods, variants and groups.
+        names: names of methods, of variants such as "cadis-uniform", and of groups: "all" and
+            "ablations".
         file: the content of a TOML file.
         overrides: options of the command line. The parameters of a method apply only to that
             method.
