@@ -146,7 +146,7 @@ def make_grid_variants(
             to_stored_options(resolve(file, options).to_dict()),
             values,
         )
-        for values, options in _cells(grid, overrides)
+        for values, options in _iter_cells(grid, overrides)
     )
 
 
@@ -167,12 +167,12 @@ def make_method_grid(
             label=f"{variant.label} ({format_cell_label(list(grid), values)})",
             cell=values,
         )
-        for values, options in _cells(grid, overrides)
+        for values, options in _iter_cells(grid, overrides)
         for variant in make_method_variants(names, file, options)
     )
 
 
-def _cells(
+def _iter_cells(
     grid: Mapping[str, Sequence[str]], overrides: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Yield every combination of values in the grid, with the options that it gives."""
