@@ -99,11 +99,11 @@ def test_pill_preset_takes_a_fraction_of_any_number_of_clients(
     assert settings.resolve_auto(clients, (3, 224)).per_round == participants
 
 
-def test_paper_report_lists_options_that_differ() -> None:
+def test_paper_results_list_options_that_differ() -> None:
     options = resolve(read_preset("mnist-mc-10"), {}).to_dict()
-    report = match_paper_results("mnist-mc-10", options)
-    assert report is not None
-    assert (report.place, report.accuracy["fedavg"], report.changed) == ("Table I", 93.04, ())
+    results = match_paper_results("mnist-mc-10", options)
+    assert results is not None
+    assert (results.place, results.accuracy["fedavg"], results.changed) == ("Table I", 93.04, ())
     fewer = match_paper_results("mnist-mc-10", options | {"rounds": 3})
     assert fewer is not None
     assert fewer.changed == ("rounds 3 instead of 500",)

@@ -304,14 +304,14 @@ def _start_writer(
     scalars = {key.replace("-", "_"): value for key, value in config if not _holds_bytes(value)}
     options = to_options(writer.algorithm, {**scalars, **settings.notes, **run_options})
     federation = settings.federation or _describe_classes(writer.algorithm, run.transport.layout)
-    known = {client["id"] for client in federation["clients"]}
+    known_ids = {client["id"] for client in federation["clients"]}
 
     def add_members(members: Iterable[Member]) -> dict[str, Any]:
         """Return the description of the federation with all clients that have connected."""
         others = [
             {"id": member.client, "cluster": None, "samples": None}
             for member in members
-            if member.client not in known
+            if member.client not in known_ids
         ]
         return {**federation, "clients": [*federation["clients"], *others]}
 

@@ -139,9 +139,10 @@ def _read_part(
     config: Mapping[str, Any], prefix: str, kind: Kind, classes: Iterable[type[Any]], default: str
 ) -> Any:
     """Return the part that a config names, with its parameters in the config."""
-    known = {**kind.registry, **{part.name: part for part in classes if is_of_kind(kind, part)}}
+    custom_classes = {part.name: part for part in classes if is_of_kind(kind, part)}
+    class_by_name = {**kind.registry, **custom_classes}
     name = str(config.get(prefix, default))
-    if name not in known:
+    if name not in class_by_name:
         word = prefix.removeprefix("cadis.").partition(".")[0].replace("_", " ")
         raise CadisError(
             f"This client has no {word} '{name}'; if it is your own, pass its class to local_train "
@@ -152,4 +153,4 @@ def _read_part(
         for key, value in config.items()
         if key.startswith(f"{prefix}.")
     }
-    return validate(known[name], parameters)
+    return validate(class_by_name[name], parameters)

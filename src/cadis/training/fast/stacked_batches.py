@@ -86,6 +86,7 @@ def _compute_rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
         Indices into the concatenated samples of all clients, in which padding repeats the last row
         of the batch; and weights in float64: 1 / (batch size), 0 for padding.
     """
+    # The end of each batch in the concatenated samples, client by client, (steps, m).
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
     offsets = torch.arange(int(sizes.max()))
     padded = offsets.minimum((sizes - 1).clamp_min(0)[..., None])
