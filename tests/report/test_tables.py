@@ -223,8 +223,8 @@ def test_no_method_is_better_while_rounds_differ(tmp_path: Path) -> None:
 def test_results_of_the_paper_have_a_column(tmp_path: Path) -> None:
     folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "scaffold": 0.7}, 2)
     changed = ("rounds 12 instead of 500",)
-    paper = PaperResults("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
-    folder.write(replace(folder.read(), paper=paper))
+    results = PaperResults("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
+    folder.write(replace(folder.read(), paper=results))
     comparison = compare_folders(folder)
     table = make_tables(comparison)[0]
     assert table.columns[:3] == ["method", "best round", "paper (Table I)"]
