@@ -97,7 +97,7 @@ def write_run(
 def add_metrics(record: RoundRecord) -> RoundRecord:
     """Add metrics of a binary task; the first is best in the round with the worst accuracy."""
     accuracy = record.accuracy or 0.0
-    return replace(record, measures={"auc": 1 - accuracy / 2, "balanced_accuracy": accuracy**2})
+    return replace(record, metrics={"auc": 1 - accuracy / 2, "balanced_accuracy": accuracy**2})
 
 
 def add_clock(record: RoundRecord) -> RoundRecord:

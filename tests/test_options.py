@@ -11,7 +11,7 @@ import cadis
 from cadis.algorithm import KINDS
 from cadis.engine import EngineSettings
 from cadis.experiment import Settings
-from cadis.options import MAY_CHANGE, OPTIONS, find_options_by_scope
+from cadis.options import CHANGEABLE_OPTIONS, OPTIONS, find_options_by_scope
 from cadis.training import LocalSettings
 from cli_support import succeed
 
@@ -54,12 +54,12 @@ def test_help_shows_the_declared_text_of_each_option() -> None:
 
 
 def test_options_that_a_resumed_run_may_change_are_documented() -> None:
-    assert {*MAY_CHANGE} == {
+    assert {*CHANGEABLE_OPTIONS} == {
         *find_options_by_scope("machine"),
         *("rounds", "test_clients", "eval_every", "own_tests"),
     }
     page = (ROOT / "docs" / "how-to" / "resume.md").read_text(encoding="utf-8")
-    for name in MAY_CHANGE:
+    for name in CHANGEABLE_OPTIONS:
         assert f"`--{name.replace('_', '-')}`" in page, name
 
 

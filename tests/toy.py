@@ -26,29 +26,25 @@ def to_idx(array: NDArray[Any], kind: int = 8) -> bytes:
 
 
 RANDOM = np.random.default_rng(0)
-NAMES = [
-    f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
-]
-CONTENTS = dict(
-    zip(
-        NAMES,
-        [
-            to_idx(RANDOM.integers(0, 256, (6, 5, 5), dtype=np.uint8)),
-            to_idx(np.array([0, 1, 2, 0, 1, 2], np.uint8)),
-            to_idx(RANDOM.integers(0, 256, (3, 5, 5), dtype=np.uint8)),
-            to_idx(np.array([2, 1, 0], np.uint8)),
-        ],
-        strict=True,
-    )
-)
+CONTENTS = {
+    "train-images-idx3-ubyte": to_idx(RANDOM.integers(0, 256, (6, 5, 5), dtype=np.uint8)),
+    "train-labels-idx1-ubyte": to_idx(np.array([0, 1, 2, 0, 1, 2], np.uint8)),
+    "t10k-images-idx3-ubyte": to_idx(RANDOM.integers(0, 256, (3, 5, 5), dtype=np.uint8)),
+    "t10k-labels-idx1-ubyte": to_idx(np.array([2, 1, 0], np.uint8)),
+}
+NAMES = list(CONTENTS)
+CHECKSUMS = [hashlib.sha256(content).hexdigest() for content in CONTENTS.values()]
 TOY = PublishedDataset(
     name="toy",
     classes=("a", "b", "c"),
     scaling=Scaling((0.5,), (0.5,)),
     formats=(
         make_idx_format(
-            ("toy", "TOY/raw", "."),
-            [hashlib.sha256(content).hexdigest() for content in CONTENTS.values()],
+            folders=("toy", "TOY/raw", "."),
+            train_images=CHECKSUMS[0],
+            train_labels=CHECKSUMS[1],
+            test_images=CHECKSUMS[2],
+            test_labels=CHECKSUMS[3],
         ),
     ),
     archive="",

@@ -237,7 +237,7 @@ class RunOptions(PartitionOptions):
 OPTIONS: dict[str, Option] = {item.name: item.metadata["option"] for item in fields(RunOptions)}
 """All options by name, in the order of ``config.toml``."""
 
-MAY_CHANGE = tuple(name for name, item in OPTIONS.items() if item.may_change)
+CHANGEABLE_OPTIONS = tuple(name for name, item in OPTIONS.items() if item.may_change)
 """Names of the options that a resumed run may change."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cadis._io import user_code
-from cadis._io.user_code import is_user_code, load_user_code, search_folder
+from cadis._io.user_code import add_search_folder, is_user_code, load_user_code
 from cadis.errors import CadisError
 
 
@@ -58,7 +58,7 @@ def test_added_folders_are_searched_first(here: Path) -> None:
     (here / "app" / "first.py").write_text("where = 'app'")
     (here / "first.py").write_text("where = 'here'")
     (here / "second.py").write_text("where = 'here'")
-    search_folder(here / "app")
+    add_search_folder(here / "app")
     assert load_user_code("first.py:where") == "app"
     assert load_user_code("second.py:where") == "here"
 

@@ -54,7 +54,7 @@ def test_each_kind_is_a_field_of_an_algorithm_with_a_default() -> None:
     assert list(vars(Algorithm())) == list(KINDS)
     for kind in KINDS.values():
         assert all(name in kind.registry for name in kind.default)
-        assert kind.many or len(kind.default) == 1
+        assert kind.allows_several or len(kind.default) == 1
 
 
 def test_names_of_built_in_parts_ignore_case() -> None:
@@ -236,7 +236,7 @@ def test_each_part_of_an_algorithm_is_checked(key: str, part: Any, sentence: str
 
 @pytest.mark.parametrize("key", KINDS)
 def test_algorithm_rejects_objects_that_are_not_parts(key: str) -> None:
-    arguments: dict[str, Any] = {key: (Bare(),) if KINDS[key].many else Bare()}
+    arguments: dict[str, Any] = {key: (Bare(),) if KINDS[key].allows_several else Bare()}
     with pytest.raises(CadisError, match=r"^Bare lacks .*; derive it from cadis.algorithm"):
         Algorithm(**arguments)
 

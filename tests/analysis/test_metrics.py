@@ -56,10 +56,10 @@ def test_task_metrics_are_those_of_the_last_test(tmp_path: Path) -> None:
     accuracy = run_data.history[-1].accuracy or 0.0
     expected = {"auc": 1 - accuracy / 2, "balanced_accuracy": accuracy**2}
     assert Scores.from_run(run_data).task_metrics == expected
-    without_metrics = replace(run_data.history[-1], measures={})
+    without_metrics = replace(run_data.history[-1], metrics={})
     earlier = replace(run_data, history=[*run_data.history[:-1], without_metrics])
-    assert Scores.from_run(earlier).task_metrics == run_data.history[1].measures
-    unknown = replace(run_data.history[-1], measures={"auc": None})
+    assert Scores.from_run(earlier).task_metrics == run_data.history[1].metrics
+    unknown = replace(run_data.history[-1], metrics={"auc": None})
     assert Scores.from_run(replace(run_data, history=[unknown])).task_metrics == {}
 
 

@@ -229,7 +229,10 @@ def test_grid_gives_one_comparison_per_value(tmp_path: Path) -> None:
     assert len(runs) == 8
     study = StudyFolder(out).read()
     assert (study.parameters, study.baseline) == (("partition",), "fedavg")
-    assert [study.get_base_name(variant) for variant in study.variants] == ["fedavg", "fedprox"] * 2
+    assert [study.get_name_without_cell(variant) for variant in study.variants] == [
+        "fedavg",
+        "fedprox",
+    ] * 2
     again = call(*arguments)
     assert again.output.count("(finished before)") == 8
 
@@ -243,7 +246,7 @@ def test_methods_are_ranked_by_another_metric(tmp_path: Path) -> None:
     assert "The AUC is 0." in output
     summary = RunFolder(out / "cadis" / "seed-0").read_json("summary.json")
     history = RunFolder(out / "cadis" / "seed-0").read_history()
-    areas = [record.measures["auc"] for record in history]
+    areas = [record.metrics["auc"] for record in history]
     assert summary["headline"] == "auc"
     assert summary["best_auc"] == max(area for area in areas if area is not None)
     judged = succeed("report", str(out), "--metric", "balanced-accuracy")

@@ -99,9 +99,9 @@ def test_pickle_with_a_wrong_checksum_is_not_opened(tmp_path: Path) -> None:
         ("py",), {"train": "0" * 32}, {"test": "0" * 32}, make_cifar_python_reader("labels"), True
     )
     content = b"cos\nsystem\n."  # the unpickler would reject it with another error
-    for name in file_format.files:
+    for name in file_format.checksums:
         (tmp_path / name).write_bytes(content)
-    files = DatasetFiles(file_format, {name: tmp_path / name for name in file_format.files})
+    files = DatasetFiles(file_format, {name: tmp_path / name for name in file_format.checksums})
     with pytest.raises(CadisError, match="its checksum differs"):
         load_published(replace(TOY, formats=(file_format,)), files)
 

@@ -88,8 +88,8 @@ def test_tables_of_parts_with_the_same_name() -> None:
     assert resolve_taus(LOCAL, one) == (0.25, None)
     assert resolve_taus({"server_optimizer": "adam"}, one) == (None, 0.25)
     assert get_refusal(resolve, one, BOTH) == (
-        "Two parts are called 'adam'; name their tables "
-        '["server_optimizer.adam"] and ["local_optimizer.adam"].'
+        "Two parts are called 'adam'; write the title of the table as "
+        '["server_optimizer.adam"] or ["local_optimizer.adam"].'
     )
     nested = tomllib.loads("[local_optimizer.adam]\ntau = 0.25\n[server_optimizer.adam]\ntau = 4")
     assert resolve_taus(BOTH, nested) == (0.25, 4)

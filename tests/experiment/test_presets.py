@@ -19,8 +19,8 @@ from cadis.experiment import (
     read_preset_text,
     resolve,
 )
-from cadis.experiment.presets import match_paper_report
-from cadis.store import PaperReport
+from cadis.experiment.presets import match_paper_results
+from cadis.store import PaperResults
 
 ROWS = {
     *(f"{dataset}-mc-{k}" for dataset in ("mnist", "cifar100") for k in (10, 20, 30, 40, 50)),
@@ -54,7 +54,7 @@ def test_case_study_has_six_clients_with_the_same_classes() -> None:
     assert all(classes == class_sets[0] for classes in class_sets[:6])
     assert len({frozenset(classes) for classes in class_sets}) == 5
     assert (config.settings.per_round, config.settings.rounds) == (10, 100)
-    assert read_paper("mnist-case-10") == PaperReport("Fig. 2", {})
+    assert read_paper("mnist-case-10") == PaperResults("Fig. 2", {})
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
@@ -99,18 +99,18 @@ def test_pill_preset_takes_a_fraction_of_any_number_of_clients(
     assert settings.resolve_auto(clients, (3, 224)).per_round == participants
 
 
-def test_paper_report_lists_options_that_differ() -> None:
+def test_paper_results_list_options_that_differ() -> None:
     options = resolve(read_preset("mnist-mc-10"), {}).to_dict()
-    report = match_paper_report("mnist-mc-10", options)
-    assert report is not None
-    assert (report.place, report.accuracy["fedavg"], report.changed) == ("Table I", 93.04, ())
-    fewer = match_paper_report("mnist-mc-10", options | {"rounds": 3})
+    results = match_paper_results("mnist-mc-10", options)
+    assert results is not None
+    assert (results.place, results.accuracy["fedavg"], results.changed) == ("Table I", 93.04, ())
+    fewer = match_paper_results("mnist-mc-10", options | {"rounds": 3})
     assert fewer is not None
     assert fewer.changed == ("rounds 3 instead of 500",)
-    assert match_paper_report("mnist-mc-10", options | {"dataset": "digits"}) is None
-    assert match_paper_report("mnist-case-10", options) is None
+    assert match_paper_results("mnist-mc-10", options | {"dataset": "digits"}) is None
+    assert match_paper_results("mnist-case-10", options) is None
     pills = resolve(read_preset("pill-clients-3"), {"dataset": "images:mine"}).to_dict()
-    assert match_paper_report("pill-clients-3", pills) is not None
+    assert match_paper_results("pill-clients-3", pills) is not None
 
 
 def test_options_override_a_preset() -> None:

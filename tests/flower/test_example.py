@@ -31,7 +31,7 @@ sys.path.insert(0, str(APP))
 
 from cadis_app.client_app import app as client_app  # noqa: E402
 from cadis_app.server_app import app as server_app  # noqa: E402
-from cadis_app.task import load_client_task  # noqa: E402
+from cadis_app.task import load_client_setup  # noqa: E402
 
 Serve = Callable[..., RunFolder]
 
@@ -80,7 +80,7 @@ def test_app_holds_out_the_same_samples_as_cadis_run(serve: Serve) -> None:
     federation = folder.read_json("federation.json")
     run = CONFIG | {"client-test": 0.3}
     for node, client in zip(make_nodes(6), federation["clients"], strict=True):
-        _, data = load_client_task(node, run)
+        _, data = load_client_setup(node, run)
         assert data.train.labels.bincount(minlength=10).tolist() == client["samples"]
         assert data.test.labels.bincount(minlength=10).tolist() == client["test_samples"]
     with pytest.raises(CadisError, match=r"has client_test = 0\.3, not 0\.2"):
@@ -182,7 +182,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_default_options_are_those_of_cadis_run(task: ModuleType) -> None:
-    config = task.load_task(CONFIG, 6).config
+    config = task.load_run_setup(CONFIG, 6).config
     expected = resolve({}, {"clients": 6, "rounds": CONFIG["rounds"]})
     assert config.algorithm == expected.algorithm
     assert config.settings.augment == ()
@@ -192,7 +192,7 @@ def test_default_options_are_those_of_cadis_run(task: ModuleType) -> None:
 def test_user_file_is_found(folder: str, task: ModuleType, tmp_path: Path) -> None:
     write_parts(tmp_path / folder, "mymethod.py")
     options = {"method": "mymethod.py:Mine", "options": "parameter=4 sgd-momentum=0.9"}
-    config = task.load_task(CONFIG | options | {"transforms": "mymethod.py:Halve"}, 6).config
+    config = task.load_run_setup(CONFIG | options | {"transforms": "mymethod.py:Halve"}, 6).config
     assert config.to_dict()["method"] == "mymethod.py:Mine"
     assert config.to_dict()["mine"]["parameter"] == 4
     assert [transform.name for transform in config.algorithm.transforms] == ["halve"]
@@ -203,7 +203,9 @@ def test_user_file_in_the_app_takes_precedence(task: ModuleType, tmp_path: Path)
     other = write_parts(tmp_path / "elsewhere", "mymethod.py")
     other.write_text(other.read_text().replace('"mine"', '"other"'))
     write_parts(tmp_path / "app", "mymethod.py")
-    assert task.load_task(CONFIG | {"method": "mymethod.py:Mine"}, 6).config.method.name == "mine"
+    assert (
+        task.load_run_setup(CONFIG | {"method": "mymethod.py:Mine"}, 6).config.method.name == "mine"
+    )
 
 
 def test_number_of_classes_must_fit_the_task(task: ModuleType, tmp_path: Path) -> None:
@@ -217,15 +219,15 @@ def test_number_of_classes_must_fit_the_task(task: ModuleType, tmp_path: Path) -
         "  def num_classes(self, num_outputs): return 2\n"
     )
     options = {"dataset": "sites", "task": "two.py:Two", "shape": "1x8x8"}
-    loaded = task.load_task(CONFIG | options | {"classes": "a,b"}, 3)
+    loaded = task.load_run_setup(CONFIG | options | {"classes": "a,b"}, 3)
     assert list(loaded.model.parameters())[-1].shape == (1,)
     assert loaded.classes == ("a", "b")
     with pytest.raises(CadisError, match="The task two is for 2 classes, but the data have 3"):
-        task.load_task(CONFIG | options | {"classes": "a,b,c"}, 3)
+        task.load_run_setup(CONFIG | options | {"classes": "a,b,c"}, 3)
 
 
 def test_data_are_loaded_once_per_process(task: ModuleType) -> None:
-    first, second = task.load_task(CONFIG, 6), task.load_task(dict(CONFIG), 6)
+    first, second = task.load_run_setup(CONFIG, 6), task.load_run_setup(dict(CONFIG), 6)
     assert second.federation is first.federation
     assert second.model is not first.model  # training changes it
-    assert task.load_task(CONFIG, 5).federation is not first.federation
+    assert task.load_run_setup(CONFIG, 5).federation is not first.federation

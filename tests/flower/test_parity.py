@@ -148,8 +148,8 @@ def test_binary_task_equals_the_engine(tmp_path: Path) -> None:
     for name, tensor in result.arrays.to_torch_state_dict().items():
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=TOLERANCE)
     record = read_history(tmp_path)[-1]
-    assert record.measures == pytest.approx(last.record.measures)
-    assert record.measures.keys() == {"auc", "f1", "balanced_accuracy", "log_loss"}
+    assert record.metrics == pytest.approx(last.record.metrics)
+    assert record.metrics.keys() == {"auc", "f1", "balanced_accuracy", "log_loss"}
     assert set(result.evaluate_metrics_clientapp[3]) >= {"accuracy", "loss", "f1"}
 
 

@@ -84,13 +84,13 @@ def test_invalid_update_is_rejected(change: ReplyChange, reason: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "counts", "capped"),  # the median of 9, 11, 15, 17 and 10^9 is 15
+    ("options", "counts", "limited"),  # the median of 9, 11, 15, 17 and 10^9 is 15
     [({}, [9, 11, 100 * 15, 15, 17], [2]), ({"count_limit": 1}, [9, 11, 15, 15, 15], [2, 4])],
 )
 def test_number_of_examples_is_limited(
     options: dict[str, int],
     counts: list[int],
-    capped: list[int],
+    limited: list[int],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -100,7 +100,7 @@ def test_number_of_examples_is_limited(
         FedAvg(seed=7, fraction_evaluate=0, out=tmp_path / "run", **options), grid, rounds=1
     )
     (record,) = read_history(tmp_path)
-    assert (record.capped, record.rejected) == (capped, [])
+    assert (record.capped, record.rejected) == (limited, [])
     assert record.weights == pytest.approx([count / sum(counts) for count in counts])
     assert "Client 2 reports 1000000000 samples" in caplog.text
     assert f"they are counted as {counts[2]}" in caplog.text

@@ -94,7 +94,7 @@ def test_task_metrics_are_on_the_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", CADIS(), rounds=3, change_record=add_metrics)
     section = make_page(folder)["accuracy"]
     assert section["metrics"] == {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}
-    expected = [record.measures["auc"] or 0.0 for record in folder.read_history()]
+    expected = [record.metrics["auc"] or 0.0 for record in folder.read_history()]
     assert section["runs"][0]["metrics"]["auc"] == pytest.approx(expected, abs=1e-4)
 
 

@@ -20,7 +20,7 @@ from cadis.report.formats import (
 from cadis.report.notes import write_notes
 from cadis.report.tables import make_tables
 from cadis.server import RoundRecord
-from cadis.store import PaperReport
+from cadis.store import PaperResults
 from fabricated import (
     add_clock,
     add_metrics,
@@ -75,7 +75,7 @@ def test_task_metrics_have_a_table_and_csv_columns(tmp_path: Path) -> None:
     table = make_tables(comparison)[1]
     assert table.caption == "Further metrics in the last round"
     assert table.columns == ["method", "AUC", "balanced accuracy"]
-    one, other = (s.history[-1].measures["auc"] or 0.0 for s in comparison.groups[1].runs)
+    one, other = (s.history[-1].metrics["auc"] or 0.0 for s in comparison.groups[1].runs)
     deviation = abs(one - other) / 2**0.5
     assert table.rows[0][:2] == ["CADIS", f"{(one + other) / 2:.3f}±{deviation:.3f}"]
     assert table.best == [(1, 1), (0, 2)]
@@ -223,8 +223,8 @@ def test_no_method_is_better_while_rounds_differ(tmp_path: Path) -> None:
 def test_results_of_the_paper_have_a_column(tmp_path: Path) -> None:
     folder = write_study(tmp_path, {"fedavg": 0.6, "cadis": 0.9, "scaffold": 0.7}, 2)
     changed = ("rounds 12 instead of 500",)
-    report = PaperReport("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
-    folder.write(replace(folder.read(), paper=report))
+    results = PaperResults("Table I", {"fedavg": 93.04, "cadis": 93.45}, changed)
+    folder.write(replace(folder.read(), paper=results))
     comparison = compare_folders(folder)
     table = make_tables(comparison)[0]
     assert table.columns[:3] == ["method", "best round", "paper (Table I)"]

@@ -17,7 +17,7 @@ FEDERATION: dict[str, Any] = {
 
 def make_record(number: int, accuracy: float | None, **metrics: float | None) -> RoundRecord:
     seconds = Seconds(1, 1, 1, 1)
-    return RoundRecord(number, accuracy, None, [], [0], [1.0], [], seconds, measures=metrics)
+    return RoundRecord(number, accuracy, None, [], [0], [1.0], [], seconds, metrics=metrics)
 
 
 HISTORY = [

@@ -42,7 +42,7 @@ def draw_cifar(_folder: Path, _base: Path, draw: Draw) -> Case:
     file_format = draw(
         st.sampled_from([f for n in ("cifar10", "cifar100") for f in CATALOGUE[n].formats])
     )
-    name = next(iter(file_format.files))
+    name = next(iter(file_format.checksums))
     if name.endswith(".bin"):
         content = bytes(draw(st.integers(1, 2)) * draw(st.sampled_from([3073, 3074])))
     else:

@@ -54,9 +54,9 @@ def test_scalars_of_a_round() -> None:
 def test_optional_scalars_of_a_round() -> None:
     report: Any = {"step size": 0.5, "gamma": 0.25, "clusters": [0, 1, 0], "moved": [1, 2, 3]}
     models = [ModelRecord("a", 3, 0.5, 1.0), ModelRecord("b/c", 1, None, None)]
-    measures = {"auc": 0.75, "f1": None}
+    metrics = {"auc": 0.75, "f1": None}
     losses = [1.0, None, 2.0]
-    record = make_record(report=report, models=models, client_loss=losses, measures=measures)
+    record = make_record(report=report, models=models, client_loss=losses, metrics=metrics)
     common = collect_scalars(make_record(), [], "xyz")
     scalars = collect_scalars(record, [], "xyz")
     assert {name: value for name, value in scalars.items() if name not in common} == {

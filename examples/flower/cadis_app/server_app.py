@@ -14,7 +14,7 @@ from cadis.flower.strategy import MethodStrategy
 from cadis.flower.train_config import make_local_config
 from cadis.report import draw_figures, format_summary
 from cadis.store import RunFolder
-from cadis_app.task import load_server_data, load_task
+from cadis_app.task import load_run_setup, load_server_data
 
 LOGGER = logging.getLogger("flwr")
 
@@ -27,44 +27,44 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run all rounds, or resume an interrupted run."""
-    run = context.run_config
-    min_nodes = int(run["min-available-nodes"])
-    while run["clients"] == "auto" and len(list(grid.get_node_ids())) < min_nodes:
+    run_config = context.run_config
+    min_nodes = int(run_config["min-available-nodes"])
+    while run_config["clients"] == "auto" and len(list(grid.get_node_ids())) < min_nodes:
         LOGGER.info("Waiting for %d nodes to connect", min_nodes)
         time.sleep(5)
-    task = load_task(run, len(list(grid.get_node_ids())))
-    settings, federation = task.config.settings, task.federation
-    test = load_server_data(task, run)
-    name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{task.config.method.name}"
-    out = Path(str(run["out"] or f"runs/{name}")).expanduser().resolve()
-    description = {"classes": list(task.classes), "clients": []}
+    setup = load_run_setup(run_config, len(list(grid.get_node_ids())))
+    settings, federation = setup.config.settings, setup.federation
+    test = load_server_data(setup, run_config)
+    name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{setup.config.method.name}"
+    out = Path(str(run_config["out"] or f"runs/{name}")).expanduser().resolve()
+    description = {"classes": list(setup.classes), "clients": []}
     # If sites are registered with names, the server does not know the data of each site.
     if federation is not None and not any(node.name for node in grid.get_nodes()):
-        description = describe_federation(federation, len(task.classes))
+        description = describe_federation(federation, len(setup.classes))
     strategy = MethodStrategy(
-        **vars(task.config.algorithm),
+        **vars(setup.config.algorithm),
         per_round=settings.per_round,
         num_clients=settings.clients,
         min_available_nodes=min(min_nodes, int(settings.clients)),
-        min_replies=run["min-replies"],
-        fraction_evaluate=run["fraction-evaluate"],
-        patience=run["patience"],
+        min_replies=run_config["min-replies"],
+        fraction_evaluate=run_config["fraction-evaluate"],
+        patience=run_config["patience"],
         seed=settings.seed,
         head=settings.head or None,
         out=out,
-        resume=run["resume"],
-        notes={name.replace("-", "_"): run[name] for name in FIXED_OPTIONS}
+        resume=run_config["resume"],
+        notes={name.replace("-", "_"): run_config[name] for name in FIXED_OPTIONS}
         | {name: getattr(settings, name) for name in ("model", "partition", "client_test")},
         federation=description,
-        inputs=task.inputs,
+        inputs=setup.inputs,
     )
     strategy.start(
         grid,
-        ArrayRecord(task.model.state_dict()),
+        ArrayRecord(setup.model.state_dict()),
         settings.rounds,
-        timeout=float(run["timeout"]),
+        timeout=float(run_config["timeout"]),
         train_config=make_local_config(settings.to_engine_settings().local),
-        evaluate_fn=server_test(task.model, test, task.config.algorithm.task) if test else None,
+        evaluate_fn=server_test(setup.model, test, setup.config.algorithm.task) if test else None,
     )
     draw_figures(read_results([out]), out / "figures", pdf=False)
     LOGGER.info("\n%s\nResults are in %s", format_summary(RunFolder(out)), out)

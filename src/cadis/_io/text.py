@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-_MAX_LENGTH = 60
-"""Number of characters up to which a sequence is written in full."""
+_MAX_ITEMS = 20
+"""Number of items up to which a list is written in full."""
+
+_MAX_LIST_LENGTH, _MAX_MAPPING_LENGTH, _MAX_LENGTH = 60, 120, 240
+"""Number of characters up to which a list, a mapping and any other value is written in full."""
 
 
 def natural_key(name: object) -> tuple[list[tuple[int, str]], str]:
@@ -42,15 +45,15 @@ def _format_value(value: object) -> str:
     """Format small values in full; for large values, only the size or shape."""
     if isinstance(value, Tensor | np.ndarray):
         dtype = str(value.dtype).removeprefix("torch.")
-        return f"<{' x '.join(map(str, value.shape)) or 'one'}, {dtype}>"
+        return f"<{' x '.join(map(str, value.shape)) or 'scalar'}, {dtype}>"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
         text = ", ".join(f"{key}: {_format_value(entry)}" for key, entry in value.items())
-        return f"{{{text}}}" if len(text) <= 2 * _MAX_LENGTH else f"<{len(value)} entries>"
+        return f"{{{text}}}" if len(text) <= _MAX_MAPPING_LENGTH else f"<{len(value)} entries>"
     if isinstance(value, list | tuple):
-        is_short = len(value) <= _MAX_LENGTH // 3
+        is_short = len(value) <= _MAX_ITEMS
         text = f"[{', '.join(map(_format_value, value))}]" if is_short else ""
-        return text if 0 < len(text) <= _MAX_LENGTH else f"<{len(value)} items>"
+        return text if 0 < len(text) <= _MAX_LIST_LENGTH else f"<{len(value)} items>"
     text = repr(value)
-    return text if len(text) <= 4 * _MAX_LENGTH else f"<{type(value).__name__}>"
+    return text if len(text) <= _MAX_LENGTH else f"<{type(value).__name__}>"

@@ -22,16 +22,16 @@ def is_user_code(name: str) -> bool:
     return ":" in name or name.endswith(".py")
 
 
-def search_folder(folder: Path) -> None:
-    """Make a folder the first one that is searched for users' files."""
+def add_search_folder(folder: Path) -> None:
+    """Search a folder for users' files, before all other folders."""
     _folders[:] = [folder, *(other for other in _folders if other != folder)]
 
 
 def load_user_code(name: str) -> Any:
     """Import and return the object called ``file.py:Name`` or ``package.module:Name``.
 
-    A relative path of a file starts from the current folder, unless :func:`search_folder` was
-    called. A module is imported as usual, and the current folder is searched first.
+    A relative path of a file starts from the folders of :func:`add_search_folder`, then from the
+    current folder. A module is imported as usual, and the current folder is searched first.
     """
     source, _, attribute = name.rpartition(":")
     if not source or not attribute:

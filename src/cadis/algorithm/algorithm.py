@@ -109,5 +109,5 @@ def list_parts(algorithm: Algorithm) -> list[tuple[Kind, Any]]:
     return [
         (kind, part)
         for key, kind in KINDS.items()
-        for part in (getattr(algorithm, key) if kind.many else [getattr(algorithm, key)])
+        for part in (getattr(algorithm, key) if kind.allows_several else [getattr(algorithm, key)])
     ]

@@ -73,7 +73,7 @@ def _find_parts(
         if key == "method":
             continue
         option = options.get(key, _AUTO)
-        names = split_names(option) if kind.many else [option]
+        names = split_names(option) if kind.allows_several else [option]
         if isinstance(option, str) and option == _AUTO:
             default = method.default_parts.get(key)
             names = list(kind.default) if default is None else [default]
@@ -130,7 +130,8 @@ def compose_algorithm(**parts: Any) -> Algorithm:
 def _assemble(parts_by_kind: Mapping[str, Sequence[Any]]) -> Algorithm:
     """Return an algorithm with these instances of parts, which are valid already."""
     arguments: dict[str, Any] = {
-        key: tuple(parts) if KINDS[key].many else parts[0] for key, parts in parts_by_kind.items()
+        key: tuple(parts) if KINDS[key].allows_several else parts[0]
+        for key, parts in parts_by_kind.items()
     }
     return Algorithm(**arguments)
 
@@ -225,7 +226,9 @@ def to_options(
         if kind.key == "method" or get_parameters(part):
             with_table.append((kind.key, part))
     with_table += [] if partitioner is None else [("partition", partitioner)]
-    names = {key: entries if KINDS[key].many else entries[0] for key, entries in names.items()}
+    names = {
+        key: entries if KINDS[key].allows_several else entries[0] for key, entries in names.items()
+    }
     table_names = [part.name for _, part in with_table]
     tables = {}
     for key, part in with_table:

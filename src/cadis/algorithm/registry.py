@@ -28,7 +28,7 @@ class Kind:
         base: class that declares the attributes and functions of a part of this kind.
         default: names of the parts that are used by default.
         help: short description for help texts.
-        many: True if an algorithm has a list of parts of this kind instead of one part.
+        allows_several: whether an algorithm has a list of parts of this kind, not just one part.
     """
 
     key: str
@@ -36,12 +36,12 @@ class Kind:
     base: type
     default: tuple[str, ...]
     help: str
-    many: bool = False
+    allows_several: bool = False
 
     @property
     def noun(self) -> str:
         """Singular noun for messages, such as "server optimizer"."""
-        return self.key.replace("_", " ").removesuffix("s" if self.many else "")
+        return self.key.replace("_", " ").removesuffix("s" if self.allows_several else "")
 
     @property
     def members(self) -> list[str]:

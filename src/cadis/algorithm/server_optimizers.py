@@ -12,6 +12,9 @@ from cadis._io import compute_squared_distance, map_chunks
 from cadis.algorithm.about import FEDAVGM_PAPER, FEDOPT_PAPER, About
 from cadis.types import TensorState
 
+_SHORT_STEP = 0.05
+"""Norm of an update, relative to the norm of the model, up to which momentum is not damped."""
+
 
 class ServerOptimizer(Protocol):
     """Interface of the optimizer of the server, which works with every method.
@@ -121,40 +124,36 @@ class Momentum:
 class DampedMomentum:
     """Server momentum that becomes smaller while rounds change the model strongly.
 
-    ``v <- beta * v + (w_t - aggregated)``, and the next model is ``w_t - server_lr * v``, as in
-    FedAvgM. Here ``beta = server_momentum * min(1, full_momentum_step * r / ||w_t - aggregated||)``,
-    where r is the smallest norm of the global model so far. So small steps, such as those of a small
-    local learning rate, get a large momentum. With a large local learning rate, momentum would add
-    to steps that are too large already, and the training could diverge.
+    As in FedAvgM, v <- beta * v + (w_t - aggregated), and the next model is w_t - server_lr * v.
+    Here beta is server_momentum * min(1, 0.05 * r / ||w_t - aggregated||), and r is the smallest
+    norm of the global model so far. So short steps, such as those of a small local learning rate,
+    get a large momentum. With a large local learning rate, momentum would lengthen steps that are
+    too long already, and training could diverge.
 
-    Not from a paper; the momentum is that of FedAvgM.
+    Departure from the paper: the paper of FedAvgM has a constant momentum.
 
     Attributes:
         server_lr: learning rate of the server in w <- w - server_lr * v, for the global model w.
-        server_momentum: momentum of the server while steps are small.
-        full_momentum_step: norm of an aggregated update, relative to the norm of the global model,
-            up to which the server uses the full momentum; the momentum of a step that is m times
-            as large is divided by m.
+        server_momentum: momentum of the server while the update of a round is at most 5% as long as
+            the global model; with an update m times as long, the momentum is divided by m.
     """
 
     name: ClassVar[str] = "damped-momentum"
     about: ClassVar[About] = About("server step", FEDAVGM_PAPER, server_state="a velocity")
     server_lr: Annotated[float, Gt(0)] = 1.0
     server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.8
-    full_momentum_step: Annotated[float, Gt(0)] = 0.05
 
     def step(
         self, sent: Tensor, aggregated: Tensor, state: TensorState
     ) -> tuple[Tensor, TensorState]:
         """Return the next model, and the velocity v and the norm r as state."""
-        squared_norm = compute_squared_distance(sent, sent.new_zeros(()).expand_as(sent))
-        smallest = min(squared_norm**0.5, float(state.get("norm", torch.inf)))
+        norm = compute_squared_distance(sent, sent.new_zeros(()).expand_as(sent)) ** 0.5
+        smallest = min(norm, float(state.get("norm", torch.inf)))
         length = compute_squared_distance(sent, aggregated) ** 0.5
-        allowed = self.full_momentum_step * smallest
-        momentum = self.server_momentum * (allowed / length if length > allowed else 1)
-        optimizer = Momentum(self.server_lr, momentum)
-        new, velocity = optimizer.step(sent, aggregated, state)
-        return new, velocity | {"norm": torch.tensor(smallest, dtype=torch.float64)}
+        short = _SHORT_STEP * smallest
+        momentum = self.server_momentum * (short / length if length > short else 1)
+        new, velocity = Momentum(self.server_lr, momentum).step(sent, aggregated, state)
+        return new, {**velocity, "norm": torch.tensor([smallest], dtype=torch.float64)}
 
 
 class _Adaptive:

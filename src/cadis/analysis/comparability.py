@@ -11,7 +11,7 @@ from zlib import crc32
 from cadis.algorithm import get_part_table
 from cadis.analysis.results import Group, Results
 from cadis.analysis.run_data import RunData
-from cadis.options import MAY_CHANGE, find_options_by_scope
+from cadis.options import CHANGEABLE_OPTIONS, find_options_by_scope
 
 _PROBLEM_OPTIONS = (*find_options_by_scope("data"), "model", "task")
 """Options that define the learning problem; all others define how it is solved."""
@@ -82,7 +82,9 @@ def make_labels_unique(groups: Sequence[Group]) -> list[Group]:
 
 def get_distinguishing_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that separate groups: all except the seed and those without effect."""
-    return {key: value for key, value in options.items() if key not in ("seed", *MAY_CHANGE)}
+    return {
+        key: value for key, value in options.items() if key not in ("seed", *CHANGEABLE_OPTIONS)
+    }
 
 
 def find_baseline(groups: Sequence[Group], name: str = "fedavg") -> int | None:

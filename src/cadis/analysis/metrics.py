@@ -67,7 +67,7 @@ class Scores:
         values = [value for _, value in by_round]
         tail = [value for index, value in by_round if index > by_round[-1][0] - LAST_ROUNDS]
         clients = compute_client_spread(run_data.last_client_accuracy.values())
-        further = next((r.measures for r in reversed(run_data.history) if r.measures), {})
+        further = next((r.metrics for r in reversed(run_data.history) if r.metrics), {})
         return cls(
             seed=run_data.seed,
             values_by_round=by_round,

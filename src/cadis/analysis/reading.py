@@ -181,7 +181,7 @@ def _read_study_runs(
         for seed in study.seeds:
             run = folder.get_run_folder(variant, seed)
             if run.has_rounds():
-                name, runs = study.get_base_name(variant), [read(run)]
+                name, runs = study.get_name_without_cell(variant), [read(run)]
                 group = Group(name, label, runs, variant.cell, short_label=short_label)
                 yield f"{folder.path} {variant.name}", group
 

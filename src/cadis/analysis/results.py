@@ -8,7 +8,7 @@ from functools import cached_property
 
 from cadis.analysis.metrics import Scores
 from cadis.analysis.run_data import RunData
-from cadis.store import PaperReport
+from cadis.store import PaperResults
 
 _MAX_NAMES = 10  # if there are more classes, only their number is written
 
@@ -79,7 +79,7 @@ class Results:
     parameters: tuple[str, ...] = ()
     planned: int = 0
     planned_rounds: int = 0
-    paper: PaperReport | None = None
+    paper: PaperResults | None = None
 
     @property
     def runs(self) -> list[RunData]:
@@ -114,7 +114,7 @@ class Results:
     @property
     def task_metric_names(self) -> list[str]:
         """Names of the metrics of the task that any run has, besides accuracy."""
-        names = (name for run in self.runs for record in run.history for name in record.measures)
+        names = (name for run in self.runs for record in run.history for name in record.metrics)
         return list(dict.fromkeys(names))
 
     @property

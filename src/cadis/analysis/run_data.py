@@ -108,7 +108,7 @@ class RunData:
         # The run is not finished, or was resumed after it had finished.
         main_metric = get_main_metric(options)
         summary = summarize(
-            name, history, federation, None, among_all=False, main_metric=main_metric
+            name, history, federation, None, with_clusters=False, main_metric=main_metric
         )
         return cls(folder.path, options, history, federation, summary, False)
 

@@ -172,7 +172,7 @@ def _make_part_option(kind: Kind) -> GeneratedOption:
     if kind.key in method.default_parts:
         default = f"{method.default_parts[kind.key]} for {method.name}, {default} for most others"
     text = f"{kind.help}: {', '.join(names)}, or FILE.py:CLASS.{_format_note(default)}"
-    metavar = "NAME,..." if kind.many else "NAME"
+    metavar = "NAME,..." if kind.allows_several else "NAME"
     return GeneratedOption(kind.key, "Algorithm", metavar=metavar, help=text)
 
 

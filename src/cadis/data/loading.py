@@ -94,21 +94,21 @@ def _is_code(name: str) -> bool:
 def _load_published(
     name: str, data_dir: Path | str | None, offline: bool, callbacks: Callbacks
 ) -> Dataset:
-    published = CATALOGUE[name]
+    dataset = CATALOGUE[name]
     folders = list_data_folders(expand_home(data_dir) if data_dir else None)
-    files = find_dataset(published, folders)
+    files = find_dataset(dataset, folders)
     if files is None:
         if offline:
-            problem = describe_missing_files(published, folders)
+            problem = describe_missing_files(dataset, folders)
             problem = problem or f"it is not in {', '.join(map(str, folders))}"
             raise CadisError(
                 f"{name} is missing: {problem}; download it without --offline, or name the folder "
                 "of its files with --data-dir."
             )
-        fetch(published, folders[0], callbacks)
-        files = find_dataset(published, folders[:1])
+        fetch(dataset, folders[0], callbacks)
+        files = find_dataset(dataset, folders[:1])
         assert files is not None
-    return load_published(published, files)
+    return load_published(dataset, files)
 
 
 def report_sizes(dataset: Dataset, callbacks: Callbacks) -> None:

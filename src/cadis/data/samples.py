@@ -258,7 +258,7 @@ class Dataset:
         name: name of the dataset, as in the option ``--dataset``.
         train: training samples, which a partition splits among clients.
         test: test samples, which are not given to clients.
-        classes: names of the classes, in the order of their numbers.
+        classes: names of the classes; a label is an index into them.
         client_indices: indices of each client's training samples; empty if the data do not
             define clients.
         client_test_indices: indices of each client's test samples in ``test``; empty if the

@@ -18,8 +18,8 @@ from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.table_files import TABLE_SUFFIXES
 from cadis.errors import CadisError
 
-_WHITE = {torch.uint8: 255, torch.uint16: 65535}
-"""Value of white in the unsigned integer types of images."""
+_MAX_PIXEL_VALUE = {torch.uint8: 255, torch.uint16: 65535}
+"""Largest pixel value, which is white, of each integer type of images."""
 
 
 def load_site_data(
@@ -38,7 +38,7 @@ def load_site_data(
             ``.safetensors`` or ``.npz`` with ``inputs`` (n, ...) and ``labels`` (n,), and
             optionally ``test_inputs`` and ``test_labels``. Inputs of type uint8 are divided by
             255, and inputs of type uint16 by 65,535. Other inputs are converted to float32.
-        classes: names of the classes of all sites, in the order of their numbers.
+        classes: names of the classes of all sites; a label is an index into them.
         image_size: width and height in pixels to which images are resized.
         callbacks: called with the progress and with warnings.
         cache: whether decoded images are kept in the user's cache.
@@ -83,11 +83,12 @@ def _to_samples(tensors: dict[str, Tensor], prefix: str, path: str, num_classes:
     inputs, labels = (tensors[name] for name in names)
     scaling = None
     if inputs.dtype == torch.uint8 and inputs.dim() > 2:
-        # Images stay uint8, which needs a quarter of the memory, and are scaled batch by batch.
+        # Images stay uint8, which needs a quarter of the memory of float32. The scaling with mean 0
+        # and deviation 1 divides each batch by 255.
         channels = inputs.shape[1] if inputs.dim() == 4 else 1
         scaling = Scaling((0.0,) * channels, (1.0,) * channels)
-    elif inputs.dtype in _WHITE:
-        inputs = inputs.float() / _WHITE[inputs.dtype]
+    elif inputs.dtype in _MAX_PIXEL_VALUE:
+        inputs = inputs.float() / _MAX_PIXEL_VALUE[inputs.dtype]
     else:
         inputs = inputs.float()
     samples = Samples(inputs, labels.long(), scaling)
@@ -123,13 +124,14 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     name = to_printable(path)
     if path.suffix in TABLE_SUFFIXES:
         raise CadisError(
-            f"{name} is a table, which each site would scale differently; convert the tables of "
-            "all sites to tensors in the same way, and save them as .safetensors or .npz."
+            f"{name} is a table. Tables of sites cannot be used, because each site would scale its "
+            "columns differently; convert the tables of all sites to tensors in the same way, and "
+            "save them as .safetensors or .npz."
         )
     if path.suffix not in (".npz", ".safetensors"):
         raise CadisError(
-            f"{name} is neither a folder of images nor a .safetensors or .npz file; name one of "
-            "these."
+            f"{name} is neither a folder of images nor a .safetensors or .npz file; give the path "
+            "of one of these."
         )
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end

@@ -99,6 +99,10 @@ def format_location(cells: "Series", row: int = 0) -> str:
 
 
 def _find_sources(path: Path, callbacks: Callbacks) -> list[_Source]:
+    """Return the tables at a path, each with its client and part.
+
+    In a folder, each table is a client, except ``test``, and ``train`` if it is the only other one.
+    """
     if not is_folder(path):
         if path.suffix.lower() not in TABLE_SUFFIXES:
             raise CadisError(

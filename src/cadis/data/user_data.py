@@ -38,10 +38,11 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
     """Convert a user's data to a dataset.
 
     Args:
-        data: one of: a :class:`Dataset`; a pair of clients and test data; or a dict with
-            ``clients`` and optionally ``test``, ``client_tests`` and ``classes``. Clients are a
-            list, or a dict by name; :func:`as_samples` lists the types for the data of a client.
-            Without test data, a tenth of each class is held out.
+        data: one of: a :class:`Dataset`; a tuple ``(clients, test)``; or a dict with the keys
+            ``clients`` and optionally ``test``, ``client_tests`` and ``classes``. ``clients`` is a
+            list with the data of each client, or a dict by client name; :func:`as_samples` lists
+            the types for the data of a client. Without test data, a tenth of each class is held
+            out.
         name: name of the dataset.
         callbacks: called with warnings.
 

@@ -47,7 +47,7 @@ class Engine:
     Attributes:
         federation: the federation, with held-out data split from the training data.
         algorithm: the method, sampler and other parts.
-        layout: positions of the layers in a model's flat vectors.
+        layout: position of each tensor of the model in its flat vectors.
         num_classes: number of classes that the model predicts.
         start: state before the first round.
     """

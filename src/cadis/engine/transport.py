@@ -53,8 +53,9 @@ class PoolTransport:
 
         Args:
             context: constant data of the workers.
-            data_clients: ids of the clients on whose data models are tested. If a method pools the
-                data of all clients, a single other client trains.
+            data_clients: ids of the clients on whose data models are tested. These clients also
+                train, unless the method pools their data: then a single client named "everyone"
+                trains.
             num_participants: k, the number of participants in a round.
             client_folder: folder for the clients' states.
             callbacks: called with the progress.
@@ -63,14 +64,15 @@ class PoolTransport:
         self._num_participants = num_participants
         self._client_folder, self._callbacks = client_folder, callbacks
         self._ids, self._settings = context.federation.client_ids, context.settings
-        self._index = {client: index for index, client in enumerate(self._ids)}
+        self._index_by_id = {client: index for index, client in enumerate(self._ids)}
         self._sizes = context.federation.sizes()
         batch_size = self._settings.local.batch_size
         self._steps = [len(compute_batch_sizes(n, batch_size)) for n in self._sizes]
         self._test_sizes = count_samples(context.test_sets)
         participation = num_participants / len(self._ids)
+        # Indices into data_clients; clients without test samples are not tested.
         sample = sample_test_clients(len(data_clients), participation, self._settings)
-        self._test_clients = [client for client in sample if self._test_sizes[client]]
+        self._tested_indices = [index for index in sample if self._test_sizes[index]]
         self._pool: tuple[Mailbox, Pool] | None = None
 
     def close(self) -> None:
@@ -93,30 +95,29 @@ class PoolTransport:
         models = _to_messages(plan.state.server.models)
         total = count_bytes([*messages, *models])
         largest = max(count_bytes([message]) for message in [*messages, *models])
-        while True:
+        while True:  # train again with larger slots if a client's message is larger than its slot
             mailbox, pool = self._open(total, largest)
             requests = self._make_requests(plan, mailbox.broadcast.write(messages))
             replies = self._train(requests, pool)
             largest = max(reply.nbytes for reply in replies)
             if largest <= mailbox.slots[0].size:
                 break
-        updates = [
-            ClientUpdate(
-                client,
-                self._sizes[self._index[client]],
-                mailbox.slots[slot].read(reply.sent),
-                reply.state_file,
-                reply.seconds,
-            )
-            for slot, (client, reply) in enumerate(zip(plan.messages, replies, strict=True))
-            if reply.sent is not None
-        ]
+        updates = []
+        for slot, (client, reply) in enumerate(zip(plan.messages, replies, strict=True)):
+            assert reply.sent is not None  # its slot was large enough
+            message = mailbox.slots[slot].read(reply.sent)
+            size = self._sizes[self._index_by_id[client]]
+            updates.append(ClientUpdate(client, size, message, reply.state_file, reply.seconds))
         return updates, []
 
     def update_state(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
         """Add the new files of the clients' states to ``state``."""
-        new = {self._index[u.client_id]: u.state_file for u in accepted if u.state_file is not None}
-        return replace(state, client_files={**state.client_files, **new})
+        new_files = {
+            self._index_by_id[update.client_id]: update.state_file
+            for update in accepted
+            if update.state_file is not None
+        }
+        return replace(state, client_files={**state.client_files, **new_files})
 
     def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
         """Test all models on the test set and on clients' own data, if these tests are due."""
@@ -161,25 +162,25 @@ class PoolTransport:
         self, plan: RoundPlan, messages: Sequence[SharedMessage]
     ) -> list[TrainRequest]:
         """Return one request per participant, in the order of the plan."""
-        clients = [self._index[client] for client in plan.messages]
+        indices = [self._index_by_id[client] for client in plan.messages]
         name = f"client-{{}}-round-{plan.number}.safetensors"
         return [
             TrainRequest(
                 round=plan.number,
-                client=client,
+                client_index=index,
                 slot=slot,
                 received=message,
-                num_participants=len(clients),
-                state_file=plan.state.client_files.get(client),
-                state_path=self._client_folder / name.format(client),
+                num_participants=len(indices),
+                state_file=plan.state.client_files.get(index),
+                state_path=self._client_folder / name.format(index),
             )
-            for slot, (client, message) in enumerate(zip(clients, messages, strict=True))
+            for slot, (index, message) in enumerate(zip(indices, messages, strict=True))
         ]
 
     def _train(self, requests: Sequence[TrainRequest], pool: Pool) -> list[TrainReply]:
         """Train clients, those with the most steps first; return replies in the original order."""
-        sizes = [self._sizes[request.client] for request in requests]
-        order = sorted(range(len(requests)), key=lambda i: -self._steps[requests[i].client])
+        sizes = [self._sizes[request.client_index] for request in requests]
+        order = sorted(range(len(requests)), key=lambda i: -self._steps[requests[i].client_index])
         stacks = split_into_stacks(sizes) if self._context.allow_stacks else [[i] for i in order]
         results = pool.run(
             Worker.train,
@@ -210,21 +211,21 @@ class PoolTransport:
         Returns:
             The accuracy of each client, None for a client that is not tested; and the seconds.
         """
-        clients_by_model: dict[str, list[int]] = {}
-        for client in self._test_clients:
-            name = model_name_for(self._data_clients[client])
-            clients_by_model.setdefault(name, []).append(client)
+        indices_by_model: dict[str, list[int]] = {}
+        for index in self._tested_indices:
+            name = model_name_for(self._data_clients[index])
+            indices_by_model.setdefault(name, []).append(index)
         items = [
             (models[name], group)
-            for name, clients in clients_by_model.items()
-            for group in group_clients(clients, self._test_sizes)
+            for name, indices in indices_by_model.items()
+            for group in group_clients(indices, self._test_sizes)
         ]
         progress = self._make_progress("testing on clients' data", len(items))
         results = pool.run(Worker.test_clients, items, progress)
         client_accuracy: list[float | None] = [None] * len(self._data_clients)
         for (_, group), (accuracies, _) in zip(items, results, strict=True):
-            for client, accuracy in zip(group, accuracies, strict=True):
-                client_accuracy[client] = accuracy
+            for index, accuracy in zip(group, accuracies, strict=True):
+                client_accuracy[index] = accuracy
         return client_accuracy, sum(seconds for _, seconds in results)
 
     def _make_progress(
@@ -279,19 +280,19 @@ def sample_test_clients(
     return sorted(order[:size].tolist())
 
 
-def group_clients(clients: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+def group_clients(indices: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
     """Group clients, in their order, so that each group has enough samples for a work item.
 
     Args:
-        clients: indices of clients.
+        indices: indices of the clients to test.
         sizes: number of test samples of every client of the federation.
     """
     groups: list[list[int]] = []
     num_samples = _TEST_SIZE
-    for client in clients:
+    for index in indices:
         if num_samples >= _TEST_SIZE:
             groups.append([])
             num_samples = 0
-        groups[-1].append(client)
-        num_samples += sizes[client]
+        groups[-1].append(index)
+        num_samples += sizes[index]
     return [tuple(group) for group in groups]

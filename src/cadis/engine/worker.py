@@ -76,7 +76,7 @@ class TrainRequest:
 
     Attributes:
         round: number of the round.
-        client: index of the client.
+        client_index: index of the client in the federation.
         slot: index of the slot for the client's message.
         received: message from the server.
         num_participants: number of clients that take part in the round.
@@ -85,7 +85,7 @@ class TrainRequest:
     """
 
     round: int
-    client: int
+    client_index: int
     slot: int
     received: SharedMessage
     num_participants: int
@@ -178,9 +178,9 @@ class Worker:
         Returns:
             The accuracy of each client, and the seconds.
         """
-        started, (model, clients) = time.perf_counter(), item
+        started, (model, indices) = time.perf_counter(), item
         self._load(model)
-        test_sets = [self.context.test_sets[client] for client in clients]
+        test_sets = [self.context.test_sets[index] for index in indices]
         samples = concatenate(test_sets).to(self.context.device)
         sizes = [len(test_set) for test_set in test_sets]
         accuracies = compute_accuracies(self.model, samples, sizes, self.context.algorithm.task)
@@ -229,13 +229,13 @@ class Worker:
         return self._stacked_model
 
     def _get_id(self, request: TrainRequest) -> ClientId:
-        return self.context.federation.client_ids[request.client]
+        return self.context.federation.client_ids[request.client_index]
 
     def _make_client(self, request: TrainRequest, state: TensorState) -> Client:
         context = self.context
         return Client(
             model=self.model,
-            samples=context.federation.clients[request.client].to(context.device),
+            samples=context.federation.clients[request.client_index].to(context.device),
             algorithm=context.algorithm,
             settings=context.settings.local,
             round_number=request.round,

@@ -134,6 +134,7 @@ def choose_partition(config: ExperimentConfig, dataset: Dataset) -> ExperimentCo
     partitioner, classes = config.partitioner, len(dataset.train.labels.unique())
     clients = config.settings.num_partition_clients
     if isinstance(partitioner, MultiCluster) and len(partitioner.ratio) > min(classes, clients):
+        # The ratio n:...:2:1 needs n (n + 1) / 2 clients.
         clusters = max(n for n in range(1, classes + 1) if n == 1 or n * (n + 1) // 2 <= clients)
         partitioner = MultiCluster(ratio=tuple(range(clusters, 0, -1)))
     name = "clients" if dataset.client_indices else partitioner.name

@@ -146,14 +146,19 @@ def compare(
     if track is not None and out is None:
         raise CadisError("The tracker needs a folder for its files; give one as out.")
     check_tracker(track)
-    named = _index_by_name(split_names(methods) if isinstance(methods, str) else list(methods))
+    methods_by_name = _index_by_name(
+        split_names(methods) if isinstance(methods, str) else list(methods)
+    )
     first = int(options.pop("seed", 0))
     in_memory = None
     if isinstance(options.get("model"), nn.Module):
-        in_memory = InMemoryStudy.plan(named, options)
+        in_memory = InMemoryStudy.plan(methods_by_name, options)
         if grid or preset:
             raise CadisError("With a model object, leave out grid and preset.")
-    study = in_memory.study() if in_memory else _plan_study(named, grid or {}, preset, options)
+    if in_memory:
+        study = in_memory.make_study()
+    else:
+        study = _plan_study(methods_by_name, grid or {}, preset, options)
     study = replace(
         study,
         seeds=tuple(range(first, first + seeds)),
@@ -161,27 +166,27 @@ def compare(
         targets=tuple(targets),
     )
     execute_run = in_memory or RunFromOptions()
-    with open_folder(out) as path, StudyFolder(path).open(study) as everything:
+    with open_folder(out) as path, StudyFolder(path).open(study) as merged_study:
         folder = StudyFolder(path)
         if in_memory:
-            in_memory.check_finished(list_planned_runs(folder, everything))
-        results, failures = _run(folder, everything, execute_run, progress, on_round, track)
+            in_memory.check_finished(list_planned_runs(folder, merged_study))
+        results, failures = _run(folder, merged_study, execute_run, progress, on_round, track)
     return ComparisonResult(results, path if out is not None else None, tuple(failures))
 
 
 def _index_by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod | None]:
     """Return the methods by name: an instance, or None if only the name is given."""
-    named: dict[str, BaseMethod | None] = {}
+    methods_by_name: dict[str, BaseMethod | None] = {}
     for method in methods:
         name = method if isinstance(method, str) else resolve_part("method", method).name
-        if name in named:
+        if name in methods_by_name:
             raise CadisError(f"The method '{name}' is given twice; use a grid to vary parameters.")
-        named[name] = None if isinstance(method, str) else method
-    return named
+        methods_by_name[name] = None if isinstance(method, str) else method
+    return methods_by_name
 
 
 def _plan_study(
-    named: Mapping[str, BaseMethod | None],
+    methods_by_name: Mapping[str, BaseMethod | None],
     grid: Mapping[str, Sequence[Any]],
     preset: str | None,
     options: Mapping[str, Any],
@@ -189,7 +194,7 @@ def _plan_study(
     """Plan the same study as ``cadis compare``."""
     file = read_preset(preset) if preset else {}
     overrides = dict(options)
-    for name, method in named.items():
+    for name, method in methods_by_name.items():
         if method is not None and METHODS.get(name) is not type(method):
             raise CadisError(f"Name your own method '{name}' as 'FILE.py:CLASS', or give a model.")
         parameters = {} if method is None else get_parameters(method)
@@ -197,7 +202,7 @@ def _plan_study(
             qualify_parameter(type(method), k): v for k, v in parameters.items() if v is not None
         }
     grid_texts = {name: [str(value) for value in values] for name, values in grid.items()}
-    return plan_comparison(named, grid_texts, preset, file, overrides)
+    return plan_comparison(methods_by_name, grid_texts, preset, file, overrides)
 
 
 def _run(

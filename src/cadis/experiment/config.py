@@ -126,17 +126,17 @@ def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Experiment
     parameters = {key: value for key, value in overrides.items() if key not in list_option_names()}
     options = flat | {key: value for key, value in overrides.items() if key not in parameters}
     _check_flat(flat)
-    chosen = find_part_classes(options)
+    chosen_classes = find_part_classes(options)
     settings = _validate_settings(options, parameters)
     partition: type[Any] = PARTITIONERS.get(settings.partition, MultiCluster)
-    classes = add_implied_transforms({**chosen, PARTITION.key: (partition,)}, parameters)
-    known = [*list_builtin_parts(), *find_user_classes(options)]
-    if not all(_find_parts(name, known) for name in tables):
-        # the file may have tables of its own user-defined parts, even if the command line replaces
-        # these parts
-        known += find_user_classes(flat)
-    _check_tables(tables, known, classes)
-    names = {key: _format_choice(options, key, chosen) for key in KINDS}
+    classes = add_implied_transforms({**chosen_classes, PARTITION.key: (partition,)}, parameters)
+    known_parts = [*list_builtin_parts(), *find_user_classes(options)]
+    if not all(_find_parts(name, known_parts) for name in tables):
+        # The file may have tables for the user's own parts that it names, even if the command line
+        # names other parts instead.
+        known_parts += find_user_classes(flat)
+    _check_tables(tables, known_parts, classes)
+    names = {key: _format_choice(options, key, chosen_classes) for key in KINDS}
     names[PARTITION.key] = settings.partition
     tables_by_part = group_parameters(parameters, classes, names)
     for kind, part in pair_with_kinds(classes):
@@ -189,9 +189,10 @@ def _check_flat(flat: Mapping[str, Any]) -> None:
 
 
 def _flatten_tables(file: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert nested tables ``[kind.name]`` to the form ``["kind.name"]``, with one key.
+    """Convert tables such as ``[sampler.clusters]`` to the form ``["sampler.clusters"]``.
 
-    TOML does not allow the nested form in a file that also sets the option ``kind``.
+    TOML reads the first form as a table ``clusters`` in a table ``sampler``, and the second form as
+    one table. A file with the option ``sampler = "clusters"`` can have only the second form.
     """
     options: dict[str, Any] = {}
     for key, value in file.items():
@@ -204,19 +205,22 @@ def _flatten_tables(file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_tables(
-    tables: Mapping[str, Any], known: Sequence[Part], chosen: Mapping[str, Iterable[type[Any]]]
+    tables: Mapping[str, Any],
+    known_parts: Sequence[Part],
+    chosen_classes: Mapping[str, Iterable[type[Any]]],
 ) -> None:
     """Raise an error for tables of unknown parts, ambiguous tables, and unknown parameters."""
-    names = dict.fromkeys(part.name for _, part in known)
-    qualified_names = [qualify_name(kind.key, part.name) for kind, part in known]
+    names = dict.fromkeys(part.name for _, part in known_parts)
+    qualified_names = [qualify_name(kind.key, part.name) for kind, part in known_parts]
     check_names("part", (name for name in tables if name not in qualified_names), names)
     for name, table in tables.items():
-        chosen_parts = _find_parts(name, pair_with_kinds(chosen))
-        known_parts = _find_parts(name, known)
-        if len(chosen_parts) > 1:
-            ways = " and ".join(f'["{qualify_name(kind.key, name)}"]' for kind, _ in chosen_parts)
-            raise CadisError(f"Two parts are called '{name}'; name their tables {ways}.")
-        parts = chosen_parts or known_parts
+        parts = _find_parts(name, pair_with_kinds(chosen_classes))
+        if len(parts) > 1:
+            choices = " or ".join(f'["{qualify_name(kind.key, name)}"]' for kind, _ in parts)
+            raise CadisError(
+                f"Two parts are called '{name}'; write the title of the table as {choices}."
+            )
+        parts = parts or _find_parts(name, known_parts)
         fields = [field for _, part in parts for field in get_field_names(part)]
         check_names(f"parameter of {name}", table, dict.fromkeys(fields))
 
@@ -227,15 +231,20 @@ def _find_parts(name: str, parts: Iterable[Part]) -> list[Part]:
 
 
 def _check_transforms(
-    tables: Mapping[str, Any], named: Iterable[str], chosen: Mapping[str, Iterable[type[Any]]]
+    tables: Mapping[str, Any],
+    file_transforms: Iterable[str],
+    chosen_classes: Mapping[str, Iterable[type[Any]]],
 ) -> None:
-    """Raise an error if a transform, such as noise for privacy, has a table but is not applied."""
+    """Raise an error if a transform, such as noise for privacy, has a table but is not applied.
+
+    There is no error if the file applies it, but the command line names other transforms.
+    """
     key = KINDS["transforms"].key
-    applied = {*named, *(part.name for part in chosen[key])}
-    chosen_names = {part.name for _, part in pair_with_kinds(chosen)}
+    applied_names = {*file_transforms, *(part.name for part in chosen_classes[key])}
+    chosen_names = {part.name for _, part in pair_with_kinds(chosen_classes)}
     for table in tables:
         name = table.removeprefix(qualify_name(key, ""))
-        if name in TRANSFORMS and name not in applied and table not in chosen_names:
+        if name in TRANSFORMS and name not in applied_names and table not in chosen_names:
             raise CadisError(
                 f"The file has a table for the transform '{name}', which is not applied; add it to "
                 "transforms, or remove the table."

@@ -54,22 +54,31 @@ class InMemoryStudy:
         for name, instance in _expand_groups(methods).items():
             if instance is not None:
                 label = _make_label(name, type(instance))
-                key, method, variant = name, instance, NamedVariant(label, name)
+                folder_name, method, variant = name, instance, NamedVariant(label, name)
             else:
                 (method_class,) = find_method_classes([name]).values()
                 variant = get_variant(name, method_class)
                 method = validate(method_class, variant.parameters)
-                key = get_folder_name(name, method_class)
-            if key in runs:
-                raise CadisError(f"Two methods are called '{key}'; give each a different name.")
-            runs[key] = plan_run({**options, **variant.parts, "method": method}, federation)
-            variants.append(Variant(key, variant.label, to_stored_options(runs[key].options)))
+                folder_name = get_folder_name(name, method_class)
+            if folder_name in runs:
+                raise CadisError(
+                    f"Two methods are called '{folder_name}'; give each a different name."
+                )
+            run = plan_run({**options, **variant.parts, "method": method}, federation)
+            runs[folder_name] = run
+            variants.append(Variant(folder_name, variant.label, to_stored_options(run.options)))
         return cls(runs, tuple(variants))
 
-    def study(self) -> Study:
+    def make_study(self) -> Study:
         """Return the study, without seeds, targets and command, which are set later."""
         methods = {name: type(run.algorithm.method) for name, run in self.runs.items()}
-        return Study("compare", self.variants, (), "", choose_baseline(methods))
+        return Study(
+            kind="compare",
+            variants=self.variants,
+            seeds=(),
+            command="",
+            baseline=choose_baseline(methods),
+        )
 
     def check_finished(self, runs: Iterable[PlannedRun]) -> None:
         """Raise an error if a finished run in the folder has other clients or data."""

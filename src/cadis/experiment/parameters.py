@@ -94,33 +94,34 @@ def add_implied_transforms(
     classes: Mapping[str, tuple[type[Any], ...]], option_names: Iterable[str]
 ) -> dict[str, tuple[type[Any], ...]]:
     """Add the transforms that have a parameter among these options, in the registry's order."""
-    chosen = pair_with_kinds(classes)
+    chosen_parts = pair_with_kinds(classes)
     others = [
         part
         for part in pair_with_kinds({"transforms": KINDS["transforms"].registry.values()})
-        if part not in chosen
+        if part not in chosen_parts
     ]
-    implied = [find_owner(name, others) for name in option_names if not find_owners(name, chosen)]
-    added = tuple(part[1] for part in others if part in implied)
-    return {**classes, "transforms": (*classes["transforms"], *added)}
+    unused_names = [name for name in option_names if not find_owners(name, chosen_parts)]
+    implied_parts = [find_owner(name, others) for name in unused_names]
+    implied_classes = tuple(part[1] for part in others if part in implied_parts)
+    return {**classes, "transforms": (*classes["transforms"], *implied_classes)}
 
 
 def group_parameters(
     parameters: Mapping[str, Any],
-    chosen: Mapping[str, Iterable[type[Any]]],
+    chosen_classes: Mapping[str, Iterable[type[Any]]],
     names: Mapping[str, str],
 ) -> dict[str, dict[str, Any]]:
     """Group parameters by part.
 
     Args:
         parameters: values by the name of the option.
-        chosen: the classes of the chosen parts, by kind.
+        chosen_classes: the classes of the chosen parts, by kind.
         names: the chosen parts as text for error messages, by kind.
 
     Returns:
         One table of parameters per chosen part, by "kind.name".
     """
-    parts = pair_with_kinds(chosen)
+    parts = pair_with_kinds(chosen_classes)
     tables: dict[str, dict[str, Any]] = {
         qualify_name(kind.key, cls.name): {} for kind, cls in parts
     }

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from cadis.algorithm import check_names
-from cadis.store import PaperReport
+from cadis.store import PaperResults
 
 _FOLDER = files("cadis.experiment") / "paper"
 _DATASETS = ("paper", "pill", "mnist", "cifar10", "cifar100")
@@ -40,13 +40,13 @@ def drop_paper_table(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key != "paper"}
 
 
-def read_paper(name: str) -> PaperReport:
+def read_paper(name: str) -> PaperResults:
     """Return the results of the paper for a preset: the table, and top-1 accuracies in percent."""
     paper = tomllib.loads(read_preset_text(name)).get("paper", {})
-    return PaperReport(paper.get("place", ""), paper.get("accuracy", {}))
+    return PaperResults(paper.get("place", ""), paper.get("accuracy", {}))
 
 
-def match_paper_report(name: str, options: Mapping[str, Any]) -> PaperReport | None:
+def match_paper_results(name: str, options: Mapping[str, Any]) -> PaperResults | None:
     """Return the results of the paper for a preset, and how the options differ from the preset.
 
     Return None if the paper has no results, or if the options name another dataset. The pill images

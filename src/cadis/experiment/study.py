@@ -13,7 +13,7 @@ from cadis.errors import RunError
 from cadis.experiment.build import load_dataset
 from cadis.experiment.config import resolve
 from cadis.experiment.execution import run_experiment
-from cadis.experiment.presets import match_paper_report
+from cadis.experiment.presets import match_paper_results
 from cadis.experiment.tracking import Tracking, combine_callbacks
 from cadis.experiment.variants import choose_baseline, make_method_grid, make_method_variants
 from cadis.options import DatasetOptions
@@ -58,20 +58,28 @@ def plan_comparison(
     """Plan a comparison of methods; seeds, targets and command are set later.
 
     Args:
-        methods: names of methods, variants and groups.
+        methods: names of methods, of variants such as "cadis-uniform", and of groups: "all" and
+            "ablations".
         grid: values by option; the methods are compared for every combination.
         preset: the name of the preset, if any.
         file: the content of a TOML file, or of the preset.
         overrides: options of the command line, in one flat mapping.
     """
-    names, first_values = list(methods), {name: values[0] for name, values in grid.items()}
-    plain = variants = make_method_variants(names, file, {**overrides, **first_values})
-    if grid:
-        variants = make_method_grid(names, grid, file, overrides)
-    paper = match_paper_report(preset, plain[0].options) if preset and not grid else None
-    methods_by_name = {v.name: find_part_class(KINDS["method"], v.options["method"]) for v in plain}
-    base = choose_baseline(methods_by_name)
-    return Study("compare", variants, (), "", base, parameters=tuple(grid), paper=paper)
+    names, first_cell = list(methods), {name: values[0] for name, values in grid.items()}
+    first_variants = make_method_variants(names, file, {**overrides, **first_cell})
+    variants = make_method_grid(names, grid, file, overrides) if grid else first_variants
+    paper = match_paper_results(preset, variants[0].options) if preset and not grid else None
+    kind = KINDS["method"]
+    classes = {v.name: find_part_class(kind, v.options["method"]) for v in first_variants}
+    return Study(
+        kind="compare",
+        variants=variants,
+        seeds=(),
+        command="",
+        baseline=choose_baseline(classes),
+        parameters=tuple(grid),
+        paper=paper,
+    )
 
 
 def run_study(
@@ -114,7 +122,10 @@ def run_study(
 
 
 def find_study_folder(base: Path, study: Study) -> StudyFolder:
-    """Return the folder of the same study if it exists, else a new folder."""
+    """Return the first folder of ``base``, ``base-2``, ... that can be used for a study.
+
+    It does not exist yet, or it has a study that can be merged with this one.
+    """
     path, suffix = base, 1
     while True:
         folder = StudyFolder(path)

@@ -104,7 +104,8 @@ def make_method_variants(
     """Build one variant per method or ablation, with its options.
 
     Args:
-        names: names of methods, variants and groups.
+        names: names of methods, of variants such as "cadis-uniform", and of groups: "all" and
+            "ablations".
         file: the content of a TOML file.
         overrides: options of the command line. The parameters of a method apply only to that
             method.
@@ -153,7 +154,7 @@ def make_grid_variants(
             to_stored_options(resolve(file, options).to_dict()),
             values,
         )
-        for values, options in _cells(grid, overrides)
+        for values, options in _iter_cells(grid, overrides)
     )
 
 
@@ -174,12 +175,12 @@ def make_method_grid(
             label=f"{variant.label} ({format_cell_label(list(grid), values)})",
             cell=values,
         )
-        for values, options in _cells(grid, overrides)
+        for values, options in _iter_cells(grid, overrides)
         for variant in make_method_variants(names, file, options)
     )
 
 
-def _cells(
+def _iter_cells(
     grid: Mapping[str, Sequence[str]], overrides: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Yield every combination of values in the grid, with the options that it gives."""

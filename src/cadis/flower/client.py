@@ -20,7 +20,12 @@ from torch import Tensor, nn
 from cadis.algorithm import BaseMethod
 from cadis.data import Samples, as_samples
 from cadis.errors import CadisError
-from cadis.flower.messages import METRICS_KEY, read_server_message, to_records
+from cadis.flower.messages import (
+    METRICS_KEY,
+    STATE_LOST_KEY,
+    read_server_message,
+    to_records,
+)
 from cadis.flower.registry import IDENTITY_KEYS
 from cadis.flower.train_config import TrainConfig
 from cadis.models import FlatModel, WrongTensorsError, find_linear_layers, get_auto_lr
@@ -65,7 +70,7 @@ def local_train(
     Returns:
         The content of the reply: the trained model, further tensors of the method, and scalars:
         ``num-examples``, ``train-seconds``, and the scalars that the server side of the method
-        needs. Send nothing else.
+        needs. Use it as the content of your reply, without changes.
 
     Example:
         >>> from flwr.app import ArrayRecord, RecordDict
@@ -109,7 +114,7 @@ def local_train(
                 "strategy of cadis.flower in the ServerApp."
             )
         states.save(config.round, output.state, config.state_round)
-        metrics["memory-lost"] = int(config.state_round > 0 and state is None)
+        metrics[STATE_LOST_KEY] = int(config.state_round > 0 and state is None)
     metrics["train-seconds"] = time.perf_counter() - started
     (reply,) = to_records([output.message], flat.layout, arrays_key)
     reply[METRICS_KEY] = MetricRecord(metrics)
@@ -225,11 +230,11 @@ class ClientStates:
                 return None
         return None
 
-    def save(self, number: int, state: TensorState, start_round: int) -> None:
+    def save(self, number: int, state: TensorState, state_round: int) -> None:
         """Save the state after round ``number``.
 
-        The state from which the round started, which is the state after round ``start_round``, is
-        kept; all other states are deleted.
+        The state after round ``state_round``, from which this round started, is kept; all other
+        states are deleted.
         """
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -237,10 +242,10 @@ class ClientStates:
         path = folder / f"round-{number}-{stored.sha256}.safetensors"
         (folder / stored.name).replace(path)
         sync_folder(folder)
-        needed = {path}
-        if start_round != number:
-            needed |= set(folder.glob(f"round-{start_round}-*"))
-        for outdated in set(folder.glob("round-*")) - needed:
+        kept = {path}
+        if state_round != number:
+            kept |= set(folder.glob(f"round-{state_round}-*"))
+        for outdated in set(folder.glob("round-*")) - kept:
             outdated.unlink(missing_ok=True)
 
     @property
@@ -263,6 +268,7 @@ def _flat_copy(model: nn.Module, config: TrainConfig) -> FlatModel:
     """
     is_unknown = config.head and config.head not in find_linear_layers(model)
     is_ignored = is_unknown and not config.algorithm.find_part_needing_head()
+    # FlatModel takes "" for no classifier layer, and None for the last linear layer.
     return FlatModel(deepcopy(model), "" if is_ignored else config.head or None)
 
 

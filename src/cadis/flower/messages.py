@@ -20,13 +20,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis.models import Layout, NamedState, WrongTensorsError
-from cadis.types import Message, ModelState, TensorState
+from cadis.types import Message as CadisMessage
+from cadis.types import ModelState, TensorState
 
 _MODEL = "cadis.model."
 _TENSORS = "cadis.tensors"
 _SCALAR = "cadis.scalar."
 METRICS_KEY = "metrics"
 """Key of the ``MetricRecord`` in a client's reply."""
+
+STATE_LOST_KEY = "memory-lost"
+"""Key of the metric that is 1 if a client lost its state. "Memory" is an earlier word for state;
+the key stays the same, because the server and the clients may have different versions of cadis."""
 
 _MAX_SAMPLES = 2**53
 """Largest ``num-examples`` of a client; larger integers are not exact as floats."""
@@ -35,8 +40,7 @@ _MAX_SAMPLES = 2**53
 class InvalidReplyError(ValueError):
     """A client's reply has a wrong number of models, or no valid number of samples.
 
-    The text of the error completes a sentence whose subject is the client, such as "it did not send
-    num-examples".
+    The text of the error is a clause, such as "it did not send num-examples"; "it" is the client.
     """
 
 
@@ -63,8 +67,8 @@ def to_tensors(arrays: ArrayRecord) -> dict[str, Tensor]:
     They share memory with the record; do not write to them.
 
     Raises:
-        WrongTensorsError: if an array cannot be read. The text of the error completes a sentence
-            whose subject is the sender, such as "its fc.weight cannot be read (...)".
+        WrongTensorsError: if an array cannot be read. The text of the error is a clause, such as
+            "its fc.weight cannot be read (...)".
     """
     tensors = {}
     with warnings.catch_warnings():
@@ -89,21 +93,23 @@ def to_models(arrays: ArrayRecord, layout: Layout, names: Iterable[str]) -> dict
     return {model: layout.pack(state) for model, state in models.items()}
 
 
-def to_records(messages: Iterable[Message], layout: Layout, arrays_key: str) -> list[RecordDict]:
+def to_records(
+    messages: Iterable[CadisMessage], layout: Layout, arrays_key: str
+) -> list[RecordDict]:
     """Convert the models and tensors of messages to records.
 
     Tensors that several messages share are converted once.
     """
     cache: dict[object, ArrayRecord] = {}
 
-    def get_record(kind: str, tensors: TensorState, make: Callable[[], TensorState]) -> ArrayRecord:
-        key = kind, tuple((name, id(tensor)) for name, tensor in tensors.items())
+    def get_record(part: str, tensors: TensorState, make: Callable[[], TensorState]) -> ArrayRecord:
+        key = part, tuple((name, id(tensor)) for name, tensor in tensors.items())
         if key not in cache:
             cache[key] = ArrayRecord(dict(make()))
         return cache[key]
 
-    contents, alive = [], list(messages)  # ids are unique only while the tensors are referenced
-    for message in alive:
+    contents, messages = [], list(messages)  # keeps all tensors alive, so that ids are unique
+    for message in messages:
         content = RecordDict()
         has_single_model = list(message.models) == ["model"]
         for name, model in message.models.items():
@@ -116,14 +122,14 @@ def to_records(messages: Iterable[Message], layout: Layout, arrays_key: str) -> 
     return contents
 
 
-def scalars_to_config(message: Message) -> dict[str, float]:
+def scalars_to_config(message: CadisMessage) -> dict[str, float]:
     """Return the scalars of a message as entries of the config that the server sends."""
     return {f"{_SCALAR}{name}": value for name, value in message.scalars.items()}
 
 
 def read_server_message(
     content: RecordDict, layout: Layout, arrays_key: str, config: ConfigRecord
-) -> Message:
+) -> CadisMessage:
     """Return the cadis message for the content that the server sent to a client."""
     scalars = {
         key.removeprefix(_SCALAR): float(value)
@@ -133,7 +139,7 @@ def read_server_message(
     return _read_message(content, arrays_key, "model", layout.pack, scalars)
 
 
-def read_client_reply(content: RecordDict, layout: Layout, sent: Message) -> Message:
+def read_client_reply(content: RecordDict, layout: Layout, sent: CadisMessage) -> CadisMessage:
     """Convert a client's reply to a message. The models share memory with the reply.
 
     Args:
@@ -144,8 +150,7 @@ def read_client_reply(content: RecordDict, layout: Layout, sent: Message) -> Mes
     Raises:
         InvalidReplyError: if the number of models is wrong.
         WrongTensorsError: if the tensors of a model do not fit the global model. The text of the
-            error completes a sentence whose subject is the client, such as "its model lacks
-            fc.weight".
+            error is a clause, such as "its model lacks fc.weight".
     """
     plain_keys = [key for key in content.array_records if not key.startswith("cadis.")]
     named_keys = [key for key in content.array_records if key.startswith(_MODEL)]
@@ -195,7 +200,7 @@ def _read_message(
     single_name: str,
     make_model: Callable[[TensorState], ModelState],
     scalars: Mapping[str, float],
-) -> Message:
+) -> CadisMessage:
     """Read models and tensors; the model with the key ``arrays_key`` is named ``single_name``."""
     records = content.array_records
     keys = {key.removeprefix(_MODEL): key for key in records if key.startswith(_MODEL)}
@@ -204,4 +209,4 @@ def _read_message(
     models = {name: make_model(to_tensors(records[key])) for name, key in keys.items()}
     tensors = to_tensors(records[_TENSORS]) if _TENSORS in records else {}
     copies = {name: tensor.clone() for name, tensor in tensors.items()}  # methods may write to them
-    return Message(models, copies, scalars)
+    return CadisMessage(models, copies, scalars)

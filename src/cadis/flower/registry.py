@@ -116,33 +116,41 @@ def _sort_key(claim: tuple[ClientId, list[NodeInfo]]) -> tuple[int, int, str, st
 
 
 def wait_for_clients(
-    grid: Grid, registry: ClientRegistry, wanted: int, needed: int, patience: float
+    grid: Grid, registry: ClientRegistry, num_wanted: int, num_required: int, max_seconds: float
 ) -> tuple[dict[ClientId, int], list[Rejection]]:
-    """Wait until ``wanted`` clients are connected; after ``patience`` seconds ``needed`` suffice.
+    """Wait until enough clients are connected.
+
+    Args:
+        grid: Flower's connection to the nodes.
+        registry: the registry of the clients.
+        num_wanted: number of clients to wait for.
+        num_required: number of clients that are enough when the time is over; with fewer clients,
+            the run fails.
+        max_seconds: maximum number of seconds to wait.
 
     Returns:
         The node id of each connected client, and the rejected nodes.
     """
-    deadline, last_log = time.monotonic() + patience, 0.0
+    deadline, last_log = time.monotonic() + max_seconds, 0.0
     while True:
         nodes = list(grid.get_nodes())
         _query_identities(grid, registry, registry.find_unknown_nodes(nodes))
         connected, rejected = registry.match_nodes(nodes)
-        if len(connected) >= wanted:
+        if len(connected) >= num_wanted:
             return connected, rejected
         if time.monotonic() > deadline:
-            if len(connected) < needed:
+            if len(connected) < num_required:
                 raise RunError(
-                    f"Only {len(connected)} of at least {needed} clients connected within "
-                    f"{patience:g} seconds; start the others, then resume the run."
+                    f"Only {len(connected)} of at least {num_required} clients connected within "
+                    f"{max_seconds:g} seconds; start the others, then resume the run."
                 )
-            LOGGER.warning("Continuing with %d of %d clients.", len(connected), wanted)
+            LOGGER.warning("Continuing with %d of %d clients.", len(connected), num_wanted)
             return connected, rejected
         if time.monotonic() > last_log + _LOG_INTERVAL:
             last_log = time.monotonic()
             names = ", ".join(map(str, list(connected)[:20]))
             LOGGER.info(
-                "Waiting for clients: %d of %d connected. %s", len(connected), wanted, names
+                "Waiting for clients: %d of %d connected. %s", len(connected), num_wanted, names
             )
             for rejection in rejected:
                 LOGGER.warning("Rejected client %s: %s.", rejection.client, rejection.reason)

@@ -27,7 +27,7 @@ from cadis.algorithm.tasks import Task
 from cadis.algorithm.transforms import Transform
 from cadis.errors import CadisError, RunError
 from cadis.flower.evaluation import EvaluateFunction, read_evaluations
-from cadis.flower.messages import to_models, to_tensors
+from cadis.flower.messages import STATE_LOST_KEY, to_models, to_tensors
 from cadis.flower.registry import LOGGER, ClientRegistry
 from cadis.flower.strategy_settings import StrategySettings
 from cadis.flower.transport import FlowerTransport
@@ -304,14 +304,14 @@ def _start_writer(
     scalars = {key.replace("-", "_"): value for key, value in config if not _holds_bytes(value)}
     options = to_options(writer.algorithm, {**scalars, **settings.notes, **run_options})
     federation = settings.federation or _describe_classes(writer.algorithm, run.transport.layout)
-    known = {client["id"] for client in federation["clients"]}
+    known_ids = {client["id"] for client in federation["clients"]}
 
     def add_members(members: Iterable[Member]) -> dict[str, Any]:
         """Return the description of the federation with all clients that have connected."""
         others = [
             {"id": member.client, "cluster": None, "samples": None}
             for member in members
-            if member.client not in known
+            if member.client not in known_ids
         ]
         return {**federation, "clients": [*federation["clients"], *others]}
 
@@ -340,14 +340,14 @@ def _log_outcome(outcome: RoundOutcome) -> None:
     for rejection in outcome.rejected:
         LOGGER.warning("Rejected the update of client %s: %s.", rejection.client, rejection.reason)
     for update in outcome.updates:
-        if update.client_id in outcome.capped:
+        if update.client_id in outcome.excessive_counts:
             LOGGER.warning(
                 "Client %s reports %d samples, far more than the others; they are counted as %d.",
                 update.client_id,
-                outcome.capped[update.client_id],
+                outcome.excessive_counts[update.client_id],
                 update.num_samples,
             )
-        if update.scalars.get("memory-lost"):
+        if update.scalars.get(STATE_LOST_KEY):
             LOGGER.warning(
                 "Client %s has lost its state and starts from an empty one.", update.client_id
             )

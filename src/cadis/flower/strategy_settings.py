@@ -79,8 +79,8 @@ class StrategySettings:
 
     def count_trainers(self, available: int) -> int:
         """Return the number of clients that train in a round, if ``available`` are connected."""
-        wanted = max(int(available * self.fraction_train), self.min_train_nodes)
-        return min(available, self.per_round or wanted)
+        by_fraction = max(int(available * self.fraction_train), self.min_train_nodes)
+        return min(available, self.per_round or by_fraction)
 
     def count_evaluators(self, available: int) -> int:
         """Return the number of clients that evaluate, if ``available`` are connected."""

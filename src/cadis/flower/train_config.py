@@ -30,9 +30,12 @@ _ENTRIES = {
     "participants": "cadis.participants",
     "head": "cadis.head",
     "run": "cadis.run",
-    "state_round": "cadis.memory-round",
+    "state_round": "cadis.memory-round",  # "memory" is an earlier word for state
 }
+"""Key of each field in the config."""
 _LOCAL = {name: name.replace("_", "-") for name in get_field_names(LocalSettings)}
+"""Key of each local setting in the config."""
+
 _TRANSFORMS = "cadis.transforms"
 _PARTS = {"method": FedAvg.name, "task": Classification.name, "local_optimizer": SGD.name}
 """The kinds of parts that a client runs, each with its default."""
@@ -58,7 +61,7 @@ class TrainConfig:
         participants: number of clients that train in the round.
         head: name of the classifier layer; empty for the last linear layer.
         run: id of the run, with which the client finds its state.
-        state_round: round of the client state to start from; 0 for none.
+        state_round: round after which the client saved the state to start from; 0 for no state.
     """
 
     round: int = 1
@@ -136,9 +139,10 @@ def _read_part(
     config: Mapping[str, Any], prefix: str, kind: Kind, classes: Iterable[type[Any]], default: str
 ) -> Any:
     """Return the part that a config names, with its parameters in the config."""
-    known = {**kind.registry, **{part.name: part for part in classes if is_of_kind(kind, part)}}
+    custom_classes = {part.name: part for part in classes if is_of_kind(kind, part)}
+    class_by_name = {**kind.registry, **custom_classes}
     name = str(config.get(prefix, default))
-    if name not in known:
+    if name not in class_by_name:
         word = prefix.removeprefix("cadis.").partition(".")[0].replace("_", " ")
         raise CadisError(
             f"This client has no {word} '{name}'; if it is your own, pass its class to local_train "
@@ -149,4 +153,4 @@ def _read_part(
         for key, value in config.items()
         if key.startswith(f"{prefix}.")
     }
-    return validate(known[name], parameters)
+    return validate(class_by_name[name], parameters)

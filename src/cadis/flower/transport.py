@@ -55,9 +55,9 @@ class FlowerTransport:
         train_config: the user's config entries for training.
         evaluate_config: the user's config entries for evaluation.
         evaluate_fn: function that evaluates a model on the server.
-        result: Flower's result, which gets the metrics of evaluations.
-        replies: contents of the latest valid train replies, by client. Arrays are removed, unless
-            the user's function aggregates the metrics of replies.
+        result: Flower's result object, to which the metrics of evaluations are added.
+        replies: contents of the valid train replies of the latest round, by client. They are stored
+            without arrays, unless ``train_metrics_aggr_fn`` is set: that function may read them.
     """
 
     grid: Grid
@@ -78,11 +78,11 @@ class FlowerTransport:
 
     def available_clients(self) -> AvailableClients:
         """Return the connected clients; before the first round, wait for all ``num_clients``."""
-        settings, needed = self.settings, self.settings.min_available_nodes
-        wanted = needed if self._has_started else max(needed, settings.num_clients or 0)
+        settings, required = self.settings, self.settings.min_available_nodes
+        wanted = required if self._has_started else max(required, settings.num_clients or 0)
         self._has_started = True
         self._nodes, rejected = wait_for_clients(
-            self.grid, self.registry, wanted, needed, settings.patience
+            self.grid, self.registry, wanted, required, max_seconds=settings.patience
         )
         return AvailableClients(
             clients=list(self._nodes),
@@ -131,7 +131,7 @@ class FlowerTransport:
         return self._read_replies(self._train_messages, replies, partial(self._read_update, plan))
 
     def update_state(self, state: RunState, accepted: Sequence[ClientUpdate]) -> RunState:
-        """Record the clients of the round in the registry, and add its members to the state."""
+        """Set the last round of the accepted clients, and copy the registry to the state."""
         self.registry.record_round([update.client_id for update in accepted], state.round)
         return replace(state, members=tuple(self.registry.members.values()))
 
@@ -171,12 +171,12 @@ class FlowerTransport:
         settings = self.settings
         nodes = self.grid.get_nodes() if settings.fraction_evaluate else []
         connected, _ = self.registry.match_nodes(nodes)
-        wanted = settings.count_evaluators(len(connected))
+        num_evaluators = settings.count_evaluators(len(connected))
         seed = derive_seed(settings.seed, "testers")
         generator = derive_generator(seed, "participants", state.round)
-        round_info = SamplerRound(state.round, list(connected), wanted, generator)
-        chosen = Uniform().choose(round_info, {}) if wanted else ()
-        # The model has the name "model", so that it is stored under ``arrayrecord_key``.
+        round_info = SamplerRound(state.round, list(connected), num_evaluators, generator)
+        chosen = Uniform().choose(round_info, {}) if num_evaluators else ()
+        # to_records stores a single model called "model" under arrayrecord_key.
         messages = [CadisMessage({"model": state.server.models[model_name_for(c)]}) for c in chosen]
         contents = to_records(messages, self.layout, settings.arrayrecord_key)
         self._evaluate_messages = {}

@@ -61,7 +61,8 @@ class RoundOutcome:
     Attributes:
         updates: the valid updates, in the order of the plan.
         rejected: clients without a valid update, and the reasons.
-        capped: number of samples that a client reported, for clients whose number was reduced.
+        excessive_counts: number of samples that a client reported, for each client that reported
+            too many. Its update has the maximum number instead.
         aggregation: result of the method; None if there were too few valid updates.
         state: state after the round; None if there were too few valid updates.
         seconds: time of validation, aggregation and server optimizer.
@@ -69,7 +70,7 @@ class RoundOutcome:
 
     updates: Sequence[UpdateSummary]
     rejected: Sequence[Rejection]
-    capped: Mapping[ClientId, int] = field(default_factory=dict)
+    excessive_counts: Mapping[ClientId, int] = field(default_factory=dict)
     aggregation: Aggregation | None = None
     state: RunState | None = None
     seconds: float = 0.0
@@ -83,7 +84,7 @@ def make_record(
     client_models: Sequence[str],
     task: Task,
 ) -> tuple[RoundRecord, Evaluation | None]:
-    """Return the record of a round and the evaluation over all clients.
+    """Return the record of a round, and the evaluation on the server's test set.
 
     Args:
         round_number: number of the round, from 1.
@@ -94,13 +95,14 @@ def make_record(
         task: computes the metrics.
 
     Returns:
-        The record; and the evaluation on the server's test set, None if there was no such test.
+        The record; and the evaluation, None if there was no such test. If there are several
+        models, it is the sum over clients, each with the model that it uses.
     """
     updates, aggregation = outcome.updates, outcome.aggregation
     assert aggregation is not None
     assert outcome.state is not None
     evaluation = combine_evaluations(test_result.evaluations, client_models)
-    num_users = Counter(client_models)
+    clients_per_model = Counter(client_models)
     class_accuracy = [] if evaluation is None else evaluation.class_accuracy.tolist()
     record = RoundRecord(
         round=round_number,
@@ -112,12 +114,12 @@ def make_record(
         rejected=list(outcome.rejected),
         seconds=seconds,
         client_accuracy=test_result.client_accuracy,
-        capped=list(outcome.capped),
+        capped=list(outcome.excessive_counts),
         report={name: to_json_array(array) for name, array in aggregation.report.items()},
-        measures=_compute_metrics(test_result, num_users, task),
+        metrics=_compute_metrics(test_result, clients_per_model, task),
         client_loss=[_finite_or_none(update.scalars.get("train_loss")) for update in updates],
         models=[
-            _make_model_record(name, num_users[name], test_result.evaluations.get(name))
+            _make_model_record(name, clients_per_model[name], test_result.evaluations.get(name))
             for name in (outcome.state.server.models if client_models else ())
         ],
         client_models=[update.model_name for update in updates] if client_models else [],
@@ -134,7 +136,7 @@ def _make_model_record(name: str, clients: int, evaluation: Evaluation | None) -
 def combine_evaluations(
     evaluations: Mapping[str, Evaluation], client_models: Sequence[str]
 ) -> Evaluation | None:
-    """Return the sum of the models' evaluations, weighted by the number of clients of each model.
+    """Return the sum over clients of the evaluation of the model that each client uses.
 
     Args:
         evaluations: evaluation of each model; a single evaluation is returned unchanged.
@@ -145,26 +147,29 @@ def combine_evaluations(
     """
     if len(evaluations) < 2:
         return next(iter(evaluations.values()), None)
-    num_users = Counter(client_models)
-    return reduce(add, (e.repeat(num_users[n]) for n, e in evaluations.items() if num_users[n]))
+    clients_per_model = Counter(client_models)
+    used = (name for name in evaluations if clients_per_model[name])
+    return reduce(add, (evaluations[name].repeat(clients_per_model[name]) for name in used))
 
 
 def _compute_metrics(
-    test_result: TestResult, num_users: Mapping[str, int], task: Task
+    test_result: TestResult, clients_per_model: Mapping[str, int], task: Task
 ) -> dict[str, float | None]:
-    """Return the mean over clients of each metric except accuracy.
+    """Return the mean over models of each metric, weighted by the number of clients per model.
 
     Metrics that clients sent replace metrics that are computed from the evaluations.
 
     Args:
         test_result: test results of the global models.
-        num_users: number of clients that use each model; empty if there is one model.
+        clients_per_model: number of clients that use each model; empty if there is one model.
         task: computes the metrics.
     """
     evaluations = test_result.evaluations
     with catch_part_errors(task, "compute_metrics"):
         by_model = {name: e.compute_metrics(task) for name, e in evaluations.items()}
-        weights = {name: num_users.get(name, 0) if num_users else 1 for name in by_model}
+        weights = {
+            name: clients_per_model.get(name, 0) if clients_per_model else 1 for name in by_model
+        }
         means = {
             metric: sum(by_model[name][metric] * weights[name] for name in by_model)
             / sum(weights.values())
@@ -172,8 +177,8 @@ def _compute_metrics(
         }
         values = {**means, **test_result.metrics}
         metrics = {name: _finite_or_none(value) for name, value in values.items()}
-    is_complete = test_result.metrics or any(len(e.outputs) for e in evaluations.values())
-    if is_complete and task.main_metric not in ("accuracy", *metrics):
+    has_metrics = test_result.metrics or any(len(e.outputs) for e in evaluations.values())
+    if has_metrics and task.main_metric not in ("accuracy", *metrics):
         raise CadisError(
             f"The main metric of the task {task.name} is {task.main_metric}, but the task computes "
             f"only: {', '.join(metrics)}; choose one of them."

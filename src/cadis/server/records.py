@@ -8,11 +8,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from cadis._io import short_repr
@@ -25,6 +26,9 @@ _MAX_LISTED = 32 * 32
 
 _DTYPES = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
 """Little-endian NumPy type of each dtype that can be packed."""
+
+_METRICS_KEY = "measures"
+"""Key of the metrics in ``history.jsonl``; files of runs keep their keys."""
 
 STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
 """Pydantic configuration that rejects unknown keys and NaN or infinite numbers in JSON."""
@@ -169,12 +173,12 @@ class RoundRecord:
             data: on held-out data if there are any, else on training data. None for a client that
             was not tested. None instead of the list in rounds without this test.
         capped: participants that reported far more samples than the others, and whose number of
-            samples was reduced.
+            samples was reduced to the maximum.
         report: named arrays that the method reported, such as ``clusters``, ``similarity``,
             ``threshold`` and ``gamma`` of CADIS. Large matrices are packed; read them with
             :meth:`array`.
-        measures: other metrics on the test set, such as ``auc``; None for a metric that is NaN,
-            infinite or unknown.
+        metrics: other metrics on the test set, such as ``auc``; None for a metric that is NaN,
+            infinite or unknown. The key in the file is "measures".
         client_loss: mean training loss of each participant; None if it was not reported.
         models: the global models, if there are several.
         client_models: name of the model that each participant trained, if there are several.
@@ -198,7 +202,9 @@ class RoundRecord:
     client_accuracy: list[float | None] | None = None
     capped: list[ClientId] = field(default_factory=list)
     report: dict[str, JsonArray] = field(default_factory=dict)
-    measures: dict[str, float | None] = field(default_factory=dict)
+    metrics: Annotated[dict[str, float | None], Field(alias=_METRICS_KEY)] = field(
+        default_factory=dict
+    )
     client_loss: list[float | None] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     client_models: list[str] = field(default_factory=list)
@@ -222,7 +228,8 @@ class RoundRecord:
 
     def to_json(self) -> dict[str, object]:
         """Convert the record to a JSON object."""
-        return asdict(self)
+        entries = asdict(self)
+        return {_METRICS_KEY if name == "metrics" else name: entries[name] for name in entries}
 
 
 @dataclass(frozen=True)
@@ -277,7 +284,8 @@ class RoundResult:
 
     Attributes:
         record: record of the round.
-        evaluation: evaluation on the server's test set; None if there was no such test.
+        evaluation: evaluation on the server's test set; None if there was no such test. If there
+            are several models, the sum over clients, each with the model that it uses.
         state: state after the round.
     """
 

@@ -41,7 +41,7 @@ class Server:
         true_clusters: true cluster of each client, if known.
         num_outputs: number of outputs of the classifier layer; 0 without such a layer.
         count_limit: maximum number of samples that a client may report, as a multiple of the median
-            over the participants; None if the server counted the samples itself.
+            over the participants; None for no limit, if the server counted the samples itself.
         min_updates: number of valid updates that a round needs.
         attempts: number of times that a round is attempted before the run fails.
         on_outcome: function that is called after every attempt, successful or not.
@@ -180,9 +180,10 @@ class Server:
         """
         started = time.perf_counter()
         accepted, invalid = split_valid(received, self.algorithm.method, plan.state.server)
-        updates, capped = self._prepare_updates(plan, accepted)
+        updates, excessive_counts = self._prepare_updates(plan, accepted)
         summaries = [UpdateSummary.from_update(update) for update in updates]
-        outcome = RoundOutcome(summaries, [*plan.available.rejected, *failed, *invalid], capped)
+        rejected = [*plan.available.rejected, *failed, *invalid]
+        outcome = RoundOutcome(summaries, rejected, excessive_counts)
         if len(updates) >= self.min_updates:
             aggregation = self._aggregate(plan, updates)
             state = transport.update_state(self._next_state(plan, updates, aggregation), accepted)
@@ -244,16 +245,16 @@ class Server:
 
         Returns:
             The updates to aggregate; and the number of samples that a client reported, for each
-            client whose number was reduced.
+            client that reported too many.
         """
         counts = limit_counts([update.num_samples for update in accepted], self.count_limit)
-        updates, capped = [], {}
+        updates, excessive_counts = [], {}
         for update, count in zip(accepted, counts, strict=True):
             message = self._apply_transforms(plan, update)
             updates.append(replace(update, num_samples=count, message=message))
             if count < update.num_samples:
-                capped[update.client_id] = update.num_samples
-        return updates, capped
+                excessive_counts[update.client_id] = update.num_samples
+        return updates, excessive_counts
 
     def _apply_transforms(self, plan: RoundPlan, update: ClientUpdate) -> Message:
         """Return a client's message after the transforms that the server applies to it."""

@@ -42,7 +42,7 @@ from cadis.store.observations import (
 from cadis.store.resuming import check_part_names
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import (
-    PaperReport,
+    PaperResults,
     PlannedRun,
     Study,
     StudyCallbacks,

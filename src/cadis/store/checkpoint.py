@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cadis.algorithm import ServerState
 from cadis.server import STRICT, Member, RunState
-from cadis.store.history import HistoryPosition
+from cadis.store.history import HistoryPrefix
 from cadis.store.lock import Lock, lock
 from cadis.store.storage import (
     DamagedError,
@@ -48,7 +48,7 @@ class Manifest:
 
     Attributes:
         round: the last finished round; 0 before the first.
-        history: size and digest of the history.
+        history: size and digest of the history at the end of the round.
         config: text of ``config.toml``, from which that file can be restored.
         files: digest of each other file of the run, by file name.
         state: file of the models and the states of all parts; None before the first round.
@@ -60,7 +60,7 @@ class Manifest:
 
     __pydantic_config__: ClassVar = STRICT
     round: int
-    history: HistoryPosition
+    history: HistoryPrefix
     config: str
     files: Mapping[str, str] = field(default_factory=dict)
     state: StoredFile | None = None
@@ -134,20 +134,20 @@ class Checkpoint:
         path = self._folder / f"round-{state.round}.safetensors"
         return store_tensors(path, dict(_iter_tensors(state)))
 
-    def commit(self, manifest: Manifest, last: Manifest | None = None) -> None:
+    def commit(self, manifest: Manifest, previous: Manifest | None = None) -> None:
         """Write the manifest to resume from; keep the round before it, and delete older files.
 
         Args:
             manifest: manifest of the round.
-            last: the manifest that was committed last; by default it is read from its file.
+            previous: manifest of the round before; if it is not given, it is read from its file.
         """
         if manifest.clients:
             sync_folder(self.client_folder)
         replace_file(self._folder / f"round-{manifest.round}.json", manifest.to_bytes())
         sync_folder(self._folder)
-        if last is None or last.round != manifest.round - 1:
-            last = self._read_round(manifest.round - 1)
-        self._delete_all_but([manifest] if last is None else [manifest, last])
+        if previous is None or previous.round != manifest.round - 1:
+            previous = self._read_round(manifest.round - 1)
+        self._delete_all_but([manifest] if previous is None else [manifest, previous])
 
     def load(self, manifest: Manifest) -> RunState:
         """Read the state after a round and verify all its files."""

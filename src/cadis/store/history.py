@@ -19,8 +19,8 @@ from cadis.store.storage import (
 
 
 @dataclass(frozen=True)
-class HistoryPosition:
-    """Size of the history in bytes after a round, and the digest of these bytes."""
+class HistoryPrefix:
+    """The history up to the end of a round: its size in bytes and the digest of these bytes."""
 
     size: int
     sha256: str
@@ -42,9 +42,9 @@ def parse_records(content: bytes, path: Path) -> list[RoundRecord]:
     return records
 
 
-def check_history(content: bytes, position: HistoryPosition, path: Path) -> None:
-    """Raise an error unless the history begins with the bytes that ``position`` describes."""
-    if compute_digest(content[: position.size]) != position.sha256:
+def check_history(content: bytes, prefix: HistoryPrefix, path: Path) -> None:
+    """Raise an error unless the history begins with the bytes that ``prefix`` describes."""
+    if compute_digest(content[: prefix.size]) != prefix.sha256:
         raise make_damage_error(path)
 
 
@@ -55,9 +55,9 @@ class HistoryWriter:
         self._path, self._size, self._digest = path, 0, hashlib.sha256()
 
     @property
-    def position(self) -> HistoryPosition:
-        """Current size and digest of the history."""
-        return HistoryPosition(self._size, self._digest.hexdigest())
+    def prefix(self) -> HistoryPrefix:
+        """Size and digest of the history as it is now."""
+        return HistoryPrefix(self._size, self._digest.hexdigest())
 
     def append(self, record: RoundRecord) -> None:
         """Append a round and flush it to the disk."""

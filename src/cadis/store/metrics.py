@@ -83,7 +83,7 @@ def format_metric_name(name: str) -> str:
 
 def get_metric(record: RoundRecord, name: str) -> float | None:
     """Return the value of a metric after a round; None if it was not computed."""
-    return record.accuracy if name == "accuracy" else record.measures.get(name)
+    return record.accuracy if name == "accuracy" else record.metrics.get(name)
 
 
 def find_best_round(history: Sequence[RoundRecord], main_metric: str = "accuracy") -> RoundRecord:
@@ -139,7 +139,7 @@ def summarize(
     history: Sequence[RoundRecord],
     federation: dict[str, Any],
     evaluation: Evaluation | None,
-    among_all: bool = True,
+    with_clusters: bool = True,
     main_metric: str = "accuracy",
 ) -> dict[str, Any]:
     """Return the content of ``summary.json``.
@@ -149,8 +149,8 @@ def summarize(
         history: records of the rounds, at least one.
         federation: content of ``federation.json``.
         evaluation: last evaluation on the test set, for the confusion matrix, if there is one.
-        among_all: whether to cluster all clients of the history, or a sample if there are very
-            many. This takes about a second, so it is not done for runs in progress.
+        with_clusters: whether to cluster all clients of the history (a sample if there are very
+            many). This takes about a second, so it is not done for runs in progress.
         main_metric: the metric that decides which round is best.
     """
     last, best = find_last_tested(history), find_best_round(history, main_metric)
@@ -167,13 +167,13 @@ def summarize(
         "best_accuracy": best.accuracy,
         "best_round": best.round,
         **best_value,
-        "measures": dict(last.measures),
+        "measures": dict(last.metrics),
         **({"models": [asdict(model) for model in last.models]} if last.models else {}),
         "rare_classes": rare,
         "rare_accuracy": compute_mean_accuracy(last, rare),
         **_summarize_clients(history, federation),
         "rejected": sum(len(record.rejected) for record in history),
-        **_summarize_clusters(history, federation, among_all),
+        **_summarize_clusters(history, federation, with_clusters),
         "confusion": None if evaluation is None else evaluation.confusion.tolist(),
         "seconds": {name: sum(times[name] for times in seconds) for name in seconds[0]},
         "versions": {
@@ -207,14 +207,14 @@ def compute_client_spread(accuracies: Iterable[float | None]) -> dict[str, float
 
 
 def _summarize_clusters(
-    history: Sequence[RoundRecord], federation: dict[str, Any], among_all: bool
+    history: Sequence[RoundRecord], federation: dict[str, Any], with_clusters: bool
 ) -> dict[str, Any]:
     """Return the number of clusters found, and their agreement with the true clusters."""
     last, true_clusters = history[-1], get_true_clusters(federation)
     if get_clusters(last) is None and get_threshold(last) is None:
         return {}
     by_round = {"round_agreement": _compute_round_agreement(history, true_clusters)}
-    if not among_all or not (clients := list_compared_clients(history)):
+    if not with_clusters or not (clients := list_compared_clients(history)):
         return by_round
     ordered = sorted(clients, key=lambda client: true_clusters[client] or 0)
     selected = sample_clients(ordered, true_clusters, _MAX_CLUSTERED, _CLUSTER_SAMPLE)

@@ -15,7 +15,7 @@ from cadis.models import MODELS
 from cadis.store.metrics import format_metric_name
 from cadis.store.model_file import ModelDescription, ModelInputs
 
-CARD = "MODEL_CARD.md"
+CARD_FILE = "MODEL_CARD.md"
 
 _HUB_TASKS = {
     ImagePreprocessing: ("image-classification", '"pictures/"'),

@@ -13,7 +13,7 @@ from cadis.algorithm import KINDS
 from cadis.algorithm.methods import get_method_label
 from cadis.data import USER_DATA_PREFIXES
 from cadis.errors import CadisError
-from cadis.options import MAY_CHANGE
+from cadis.options import CHANGEABLE_OPTIONS
 from cadis.server import RunState
 from cadis.store.checkpoint import Manifest
 from cadis.store.folder import RunFolder
@@ -22,10 +22,10 @@ from cadis.store.storage import DamagedError, compute_digest, read_file
 
 Say: TypeAlias = Callable[[str], None]
 
-BEST = "best.safetensors"
+BEST_MODEL_FILE = "best.safetensors"
 
-_NAME_OPTIONS = (*(key for key, kind in KINDS.items() if not kind.many), "dataset", "model")
-"""Options whose value is a name, the most important first."""
+_NAME_OPTIONS = (*(k for k, kind in KINDS.items() if not kind.allows_several), "dataset", "model")
+"""Options whose value is one name (method, sampler, ...), the most important first."""
 
 _ADVICE = "resume it with the same options, or start a new run in another folder."
 
@@ -73,33 +73,38 @@ def _restore_round(folder: RunFolder, path: Path, start: RunState) -> tuple[RunS
     return folder.checkpoint.load(manifest), manifest
 
 
-def clean_up(folder: RunFolder, manifest: Manifest, is_later_damaged: bool, say: Say) -> Manifest:
-    """Publish or delete the drafts that a killed process left behind, and check the best model.
+def clean_up(
+    folder: RunFolder, manifest: Manifest, has_damaged_later_round: bool, say: Say
+) -> Manifest:
+    """Rename or delete the drafts that a killed process left behind, and check the best model.
+
+    Drafts whose digests are in the manifest get their final names; all others are deleted.
 
     Args:
         folder: folder of the run.
         manifest: manifest of the round to resume from.
-        is_later_damaged: whether a later round is damaged.
+        has_damaged_later_round: whether a later round is damaged.
         say: called with a message if the best model is missing.
 
     Returns:
         The manifest, without the best model if that is from the damaged round.
     """
-    best, digest = folder.path / BEST, manifest.files.get(BEST)
+    best, digest = folder.path / BEST_MODEL_FILE, manifest.files.get(BEST_MODEL_FILE)
     folder.publish_pending(manifest)
     folder.delete_drafts()
     if digest and not best.exists():
-        say(f"{best} is missing; it is written again after the next round that is the best so far.")
-    if is_later_damaged and digest and best.exists() and compute_digest(read_file(best)) != digest:
+        say(f"{best} is missing; it will be written again after a round that is the best so far.")
+    is_changed = digest and best.exists() and compute_digest(read_file(best)) != digest
+    if has_damaged_later_round and is_changed:
         # The file is from the damaged round, which runs again.
-        other_files = {name: value for name, value in manifest.files.items() if name != BEST}
+        other_files = {n: value for n, value in manifest.files.items() if n != BEST_MODEL_FILE}
         return replace(manifest, files=other_files)
     if folder.get_history_size() == manifest.history.size:  # no later round was written
-        check_best(best, manifest)
+        check_best_model(best, manifest)
     return manifest
 
 
-def check_best(path: Path, manifest: Manifest) -> None:
+def check_best_model(path: Path, manifest: Manifest) -> None:
     """Raise an error if the file of the best model has changed since it was written."""
     digest = manifest.files.get(path.name)
     if digest and path.exists() and compute_digest(read_file(path)) != digest:
@@ -122,7 +127,7 @@ def check_options(folder: Path, config: str, options: Mapping[str, Any]) -> None
     )
     for key in [*old_options, *(key for key in new_options if key not in old_options)]:
         old, new = old_options.get(key), new_options.get(key)
-        if key not in MAY_CHANGE and _differ(key, old, new):
+        if key not in CHANGEABLE_OPTIONS and _differ(key, old, new):
             raise CadisError(_describe_difference(folder, key, old, new))
 
 

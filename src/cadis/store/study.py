@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from cadis._io import Callbacks
 from cadis.errors import CadisError
-from cadis.options import MAY_CHANGE
+from cadis.options import CHANGEABLE_OPTIONS
 from cadis.server import STRICT, OnRound, RoundRecord
 from cadis.store.folder import RunFolder
 from cadis.store.lock import lock
@@ -33,7 +33,7 @@ class Variant:
         name: name that users type, and name of its folder.
         label: name in tables and figures.
         options: all its options except the seed, in the format of ``config.toml``.
-        cell: values of the varied parameters, if the study is a sweep or a grid.
+        cell: values of the varied parameters, if the study has any, see :class:`Study`.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -44,11 +44,11 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class PaperReport:
+class PaperResults:
     """Results that a paper reports for the same experiment.
 
     Attributes:
-        place: table or figure of the paper.
+        place: where the paper reports them, such as "Table I".
         accuracy: best top-1 accuracy of each method, in percent.
         changed: differences between the paper's experiment and ours.
     """
@@ -63,16 +63,19 @@ class PaperReport:
 class Study:
     """Plan of a study: one run per variant and seed.
 
+    A study may vary parameters, such as ``lr``. Each combination of their values is called a cell.
+    A sweep runs one method in each cell. A comparison runs several methods; if it varies
+    parameters, it runs all methods in each cell and is called a grid.
+
     Attributes:
-        kind: a comparison of methods or a sweep over parameters. A comparison for several values of
-            parameters is called a grid; each combination of values is a cell.
-        variants: methods or settings that are compared.
+        kind: "compare" for a comparison of methods, "sweep" for a sweep over parameters.
+        variants: methods or settings that are compared; in a grid, one for each method and cell.
         seeds: seeds of the runs of each variant.
         command: command that the user typed.
         baseline: name of the variant that the others are compared with, if any.
         targets: accuracies; tables show the first round that reaches each of them. If empty, they
             are chosen from the results.
-        parameters: names of the varied parameters, if the study is a sweep or a grid.
+        parameters: names of the varied parameters, if there are any.
         paper: results of a paper for the same experiment, if any.
     """
 
@@ -84,10 +87,10 @@ class Study:
     baseline: str | None = None
     targets: tuple[float, ...] = ()
     parameters: tuple[str, ...] = ()
-    paper: PaperReport | None = None
+    paper: PaperResults | None = None
 
-    def get_base_name(self, variant: Variant) -> str:
-        """Return the name of a variant without the name of its cell in a grid."""
+    def get_name_without_cell(self, variant: Variant) -> str:
+        """Return the name of a variant; in a grid without its cell: "cadis" for "lr=0.1_cadis"."""
         if self.kind != "compare" or not variant.cell:
             return variant.name
         return variant.name.removeprefix(f"{format_cell_name(self.parameters, variant.cell)}_")
@@ -95,10 +98,13 @@ class Study:
     def describe_conflict(self, other: "Study") -> str | None:
         """Return why another study cannot be merged with this one; None if it can.
 
-        The text completes a sentence that begins with the name of this study.
+        The text is the end of a sentence that begins with "The study in FOLDER".
         """
-        if (self.kind, self.parameters) != (other.kind, other.parameters):
-            return "is of another kind or has other parameters"
+        if self.kind != other.kind:
+            return f"was made by cadis {self.kind}, not by cadis {other.kind}"
+        if self.parameters != other.parameters:
+            old, new = (", ".join(s.parameters) or "no parameters" for s in (self, other))
+            return f"varies {old}, not {new}"
         options_by_name = {variant.name: variant.options for variant in self.variants}
         for variant in other.variants:
             options, name = options_by_name.get(variant.name), variant.name
@@ -107,7 +113,7 @@ class Study:
             if options.get("rounds", 0) > variant.options.get("rounds", 0):
                 rounds = variant.options["rounds"]
                 return f"has {options['rounds']} rounds, more than the {rounds} that you ask for"
-            for key in sorted(options.keys() & variant.options.keys() - set(MAY_CHANGE)):
+            for key in sorted(options.keys() & variant.options.keys() - set(CHANGEABLE_OPTIONS)):
                 if options[key] != variant.options[key]:
                     old, new = _format_difference(key, options[key], variant.options[key])
                     return f"has {old} for {name}, not {new}"

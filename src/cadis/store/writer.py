@@ -19,9 +19,16 @@ from cadis.store.folder import RunFolder
 from cadis.store.history import HistoryWriter, parse_records
 from cadis.store.lock import Lock
 from cadis.store.metrics import get_metric, summarize
-from cadis.store.model_card import CARD, format_model_card
+from cadis.store.model_card import CARD_FILE, format_model_card
 from cadis.store.model_file import ModelDescription, ModelInputs, encode_model
-from cadis.store.resuming import BEST, Say, check_best, check_options, clean_up, restore
+from cadis.store.resuming import (
+    BEST_MODEL_FILE,
+    Say,
+    check_best_model,
+    check_options,
+    clean_up,
+    restore,
+)
 from cadis.store.storage import compute_digest, read_file
 from cadis.training import Evaluation
 
@@ -38,7 +45,7 @@ class RunWriter:
     Attributes:
         folder: folder of the run.
         algorithm: the method, sampler and other parts.
-        layout: positions of the layers in a model's flat vectors.
+        layout: position of each tensor of the model in its flat vectors.
         inputs: description of the models' inputs, if known.
         history: records of the rounds so far.
     """
@@ -80,15 +87,15 @@ class RunWriter:
         self._options, self._describe_federation = options, describe_federation
         self._lock = self.folder.lock_existing() if resume else self.folder.lock_new()
         if resume:
-            state, manifest, is_later_damaged = restore(self.folder, start, say)
+            state, manifest, has_damaged_later_round = restore(self.folder, start, say)
             self._check_same(manifest, state, start)
         else:
-            state, is_later_damaged = start, False
-            manifest = Manifest(0, self._writer.position, "", run=start.run)
+            state, has_damaged_later_round = start, False
+            manifest = Manifest(0, self._writer.prefix, "", run=start.run)
         config = to_toml(options)
         files = {"config.toml": config.encode(), _FEDERATION: self._encode_federation(state)}
         with self._catch_disk_errors():
-            manifest = clean_up(self.folder, manifest, is_later_damaged, say)
+            manifest = clean_up(self.folder, manifest, has_damaged_later_round, say)
             self._resume_history(manifest)
             self._commit(replace(manifest, config=config), files)
         return state
@@ -106,15 +113,15 @@ class RunWriter:
             state: state after the round.
         """
         main_metric = self.algorithm.task.main_metric
-        metrics = [get_metric(past, main_metric) for past in [record, *self.history]]
-        value, *past_values = (-inf if metric is None else metric for metric in metrics)
+        metrics = [get_metric(r, main_metric) for r in (*self.history, record)]
+        *earlier_values, value = (-inf if metric is None else metric for metric in metrics)
         with self._catch_disk_errors():
             stored = self.folder.checkpoint.save_state(state)
             self._writer.append(record)
             manifest = replace(
                 self._manifest,
                 round=state.round,
-                history=self._writer.position,
+                history=self._writer.prefix,
                 state=stored,
                 clients=state.client_files,
                 run=state.run,
@@ -122,13 +129,13 @@ class RunWriter:
                 clock=state.clock,
             )
             files = {}
-            if value > max(past_values, default=-inf):
-                files[BEST] = self._encode_models(state)
+            if value > max(earlier_values, default=-inf):
+                files[BEST_MODEL_FILE] = self._encode_models(state)
             # federation.json does not depend on Member.last_round, which changes in every round.
             members, old_members = state.members, self._manifest.members
             if [member.client for member in members] != [member.client for member in old_members]:
                 files[_FEDERATION] = self._encode_federation(state)
-            self._commit(manifest, files, last=self._manifest)
+            self._commit(manifest, files, previous=self._manifest)
         self.history.append(record)
 
     def finish(self, state: RunState, evaluation: Evaluation | None) -> dict[str, Any]:
@@ -148,11 +155,12 @@ class RunWriter:
             "model.safetensors": self._encode_models(state),
             "summary.json": format_json(summary).encode(),
         }
-        if self.folder.is_unchanged(CARD):  # else the user has edited the card
-            files[CARD] = format_model_card(self._describe(state), summary, federation).encode()
+        if self.folder.is_unchanged(CARD_FILE):  # else the user has edited the card
+            card = format_model_card(self._describe(state), summary, federation)
+            files[CARD_FILE] = card.encode()
         with self._catch_disk_errors():
             self._commit(self._manifest, files)
-        check_best(self.folder.path / BEST, self._manifest)
+        check_best_model(self.folder.path / BEST_MODEL_FILE, self._manifest)
         return summary
 
     def _encode_models(self, state: RunState) -> bytes:
@@ -166,12 +174,23 @@ class RunWriter:
         return initial.with_rounds(state.round, list(state.server.models))
 
     def _commit(
-        self, manifest: Manifest, files: Mapping[str, bytes], last: Manifest | None = None
+        self, manifest: Manifest, files: Mapping[str, bytes], previous: Manifest | None = None
     ) -> None:
-        """Write files, and a manifest that lists them in addition to its other files."""
+        """Write files, and a manifest that lists them in addition to its other files.
+
+        The files are written as drafts, then the manifest with their digests, and then the drafts
+        are renamed. So files and manifest always match: if the process is killed before the
+        manifest is written, the old files are unchanged; if it is killed after that, resuming the
+        run renames the drafts.
+
+        Args:
+            manifest: manifest of the round.
+            files: contents of the files by name.
+            previous: manifest of the round before, if it is in memory.
+        """
         digests = self.folder.stage(files)
         self._manifest = replace(manifest, files={**manifest.files, **digests})
-        self.folder.checkpoint.commit(self._manifest, last)
+        self.folder.checkpoint.commit(self._manifest, previous)
         self.folder.publish(files)
 
     def _encode_federation(self, state: RunState) -> bytes:
@@ -186,7 +205,7 @@ class RunWriter:
         self._writer.resume_after(content)
 
     def _check_same(self, manifest: Manifest, state: RunState, start: RunState) -> None:
-        """Raise an error if options, clients or models are not the same as in the run to resume."""
+        """Raise an error if options, clients or models differ from those of the run to resume."""
         path = self.folder.path
         check_options(path, manifest.config, self._options)
         digest = compute_digest(self._encode_federation(state))

@@ -90,7 +90,7 @@ def _collect_optional(record: RoundRecord) -> dict[str, float | None]:
     names, models = list_other_scalars(record), [model.name for model in record.models]
     return {
         "clients/loss": fmean(losses) if losses else None,
-        **_add_prefix("measures", list(record.measures), record.measures.values()),
+        **_add_prefix("measures", list(record.metrics), record.metrics.values()),
         **_add_prefix("report", names, [get_scalar(record, name) for name in names]),
         **_add_prefix("models/accuracy", models, [model.accuracy for model in record.models]),
         **_add_prefix("models/clients", models, [model.clients for model in record.models]),

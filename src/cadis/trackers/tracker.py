@@ -24,7 +24,7 @@ class TrackingState:
     Attributes:
         id: id of the run in the tracker; empty if the run is not in the tracker yet.
         round: the last round that was logged.
-        finished: number of rounds of the run when it was logged as complete; 0 if it was not.
+        finished: the round after which the summary was logged; 0 if it was not logged yet.
     """
 
     id: str = ""
@@ -35,9 +35,9 @@ class TrackingState:
 class Tracker(ABC):
     """Base class of trackers, which log the metrics of a run.
 
-    Nothing is written before the first round is logged, because the run creates its folder.
-    Rounds that were logged before, also by an earlier process, are skipped, so you can log a whole
-    history again at any time.
+    Nothing is written to the folder of the run before the first round is logged, because a new run
+    needs an empty folder. Rounds that were logged before, also by an earlier process, are skipped,
+    so you can log a whole history again at any time.
     """
 
     name: ClassVar[str]

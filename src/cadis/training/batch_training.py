@@ -103,7 +103,7 @@ class BatchTrainer:
 def drop_default_function(
     function: _Function | None, default: Callable[..., Any]
 ) -> _Function | None:
-    """Return a method's function; None if it is the default, which has no effect."""
+    """Return a method's ``penalty`` or ``calibrate``; None for the default, which has no effect."""
     is_default = isinstance(function, MethodType) and function.__func__ is default
     return None if is_default else function
 
@@ -129,10 +129,11 @@ def take_step(
 
 
 def compute_effective_steps(optimizer: LocalOptimizer, steps: int, lr: float) -> float:
-    """Return the number of plain SGD steps that move as far along a constant gradient.
+    """Return the number of plain SGD steps that change the parameters as much as these steps.
 
-    FedNova (Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481) calls this number the norm
-    of a_i. It is computed here for any optimizer: a single parameter takes all steps.
+    The gradient is assumed to be the same in all steps. FedNova (Wang et al., NeurIPS 2020,
+    https://arxiv.org/abs/2007.07481) calls this number the norm of a_i, and has a formula for each
+    optimizer. Here it is computed for any optimizer: one parameter with gradient 1 takes the steps.
     """
     if optimizer.is_plain:
         return float(steps)

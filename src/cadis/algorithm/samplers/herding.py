@@ -31,6 +31,7 @@ from cadis.types import (
 )
 
 _MAX_CANDIDATES = 2048  # if more clients are available, only a random subset can be chosen
+_JITTER = 0.05  # upper limit of the random number that is added to the score of each client
 _LAST = 1e9  # larger than any score
 _FORGOTTEN_TURNS = 1e-3  # a past participant with fewer turns is no longer compared
 
@@ -54,7 +55,6 @@ class Herding(BaseSampler):
         waiting: bonus for clients that were not chosen for long. A client that has waited n / k
             rounds (n clients, k participants) gets this value, where 1 makes up for one recent
             participation of a client with the same data; with 0, some clients may wait very long.
-        jitter: upper limit of the random number that is added to the score of each client.
     """
 
     name: ClassVar[str] = "herding"
@@ -73,7 +73,6 @@ class Herding(BaseSampler):
     newcomers: Annotated[float, Ge(0), Le(1)] = 0.5
     memory: Annotated[float, Ge(0), Lt(1)] = 0.7
     waiting: Annotated[float, Ge(0)] = 0.3
-    jitter: Annotated[float, Ge(0)] = 0.05
 
     def choose(self, server_round: SamplerRound, state: TensorState) -> Sequence[ClientId]:
         """Draw newcomers, then choose clients one by one by their scores."""
@@ -84,7 +83,7 @@ class Herding(BaseSampler):
         is_new, rows = (profiles == 0).all(dim=1), torch.arange(len(clients))
         newcomers = draw_newcomers(rows, is_new, self.newcomers, server_round)
         scores = self._compute_scores(clients, profiles, server_round, state)
-        scores += self.jitter * torch.rand(len(scores), generator=server_round.generator)
+        scores += _JITTER * torch.rand(len(scores), generator=server_round.generator)
         scores[is_new] = _LAST  # further newcomers take part only if there are not enough others
         scores[newcomers] = -_LAST
         chosen = choose_one_by_one(scores, profiles, count)
@@ -112,7 +111,7 @@ class Herding(BaseSampler):
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
         """Count the turns of the participants, also of those that sent no valid update."""
-        before = read_client_rows({k: state[k] for k in ("clients", "turns") if k in state}, "turns")
+        before = read_client_rows(state, "turns")
         turns = {client: turns * self.memory for client, (turns,) in before.items()}
         turns |= {client: turns.get(client, 0.0) + 1 for client in feedback.participants}
         turns = {client: value for client, value in turns.items() if value > _FORGOTTEN_TURNS}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cadis._io import Callbacks, is_disk_full, make_write_error
 from cadis.data.published.formats import PublishedDataset
-from cadis.data.published.published_files import find_plain_or_gzipped, has_digest, read_content
+from cadis.data.published.published_files import find_plain_or_gzipped, has_checksum, read_content
 from cadis.errors import CadisError
 
 _CHUNK = 1 << 18
@@ -26,62 +26,62 @@ class _MirrorError(Exception):
     """Failure of one mirror; the next one is tried."""
 
 
-def fetch(published: PublishedDataset, root: Path, callbacks: Callbacks) -> Path:
+def fetch(dataset: PublishedDataset, root: Path, callbacks: Callbacks) -> Path:
     """Download the missing files of a dataset.
 
     A file is stored only if it is complete and has the right checksum. It is kept even if the
     download of another file fails.
 
     Args:
-        published: dataset to download.
+        dataset: the dataset to download.
         root: folder of datasets; files are stored in a subfolder.
         callbacks: called with the progress and with warnings.
 
     Returns:
         Folder of the files.
     """
-    file_format = published.mirror_format
+    file_format = dataset.mirror_format
     folder = root / file_format.folders[0]
-    downloads = {f"{name}.gz": [name] for name in file_format.files}
-    if published.archive:
-        downloads = {published.archive: list(file_format.files)}
+    names_by_download = {f"{name}.gz": [name] for name in file_format.checksums}
+    if dataset.archive:
+        names_by_download = {dataset.archive: list(file_format.checksums)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for download, names in downloads.items():
-            if not all(_is_complete(folder / name, file_format.files) for name in names):
-                _try_mirrors(published, download, names, folder, callbacks)
+        for download, names in names_by_download.items():
+            if not all(_is_complete(folder / name, file_format.checksums) for name in names):
+                _try_mirrors(dataset, download, names, folder, callbacks)
     except OSError as error:
         raise make_write_error(folder, error) from None
     return folder
 
 
-def _list_mirrors(published: PublishedDataset) -> list[str]:
+def _list_mirrors(dataset: PublishedDataset) -> list[str]:
     """Return the addresses to try in order; ``$CADIS_MIRROR``, an address or folder, is first."""
     mirror = os.environ.get("CADIS_MIRROR")
     if not mirror:
-        return list(published.mirrors)
+        return list(dataset.mirrors)
     address = mirror.rstrip("/") if "://" in mirror else Path(mirror).absolute().as_uri()
-    return [f"{address}/{published.name}", *published.mirrors]
+    return [f"{address}/{dataset.name}", *dataset.mirrors]
 
 
 def _try_mirrors(
-    published: PublishedDataset, download: str, names: list[str], folder: Path, callbacks: Callbacks
+    dataset: PublishedDataset, download: str, names: list[str], folder: Path, callbacks: Callbacks
 ) -> None:
     failures = []
-    for mirror in _list_mirrors(published):
+    for mirror in _list_mirrors(dataset):
         address = f"{mirror}/{download}"
         with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as draft:
             try:
                 received = Path(draft) / download
                 _download(address, received, callbacks)
-                for path in _extract_files(published, received, names):
-                    if not _is_complete(folder / path.name, published.mirror_format.files):
+                for path in _extract_files(dataset, received, names):
+                    if not _is_complete(folder / path.name, dataset.mirror_format.checksums):
                         _store(path, folder, callbacks)
                 return
             except _MirrorError as error:
                 failures.append(f"{address}: {error}")
     raise CadisError(
-        f"{published.name} could not be downloaded ({'; '.join(failures)}); try again later, or "
+        f"{dataset.name} could not be downloaded ({'; '.join(failures)}); try again later, or "
         "get the files elsewhere and name their folder with --data-dir."
     )
 
@@ -109,15 +109,15 @@ def _download(address: str, path: Path, callbacks: Callbacks) -> None:
         raise _MirrorError(f"it stopped after {received:,} of {total:,} bytes")
 
 
-def _extract_files(published: PublishedDataset, received: Path, names: list[str]) -> Iterator[Path]:
+def _extract_files(dataset: PublishedDataset, received: Path, names: list[str]) -> Iterator[Path]:
     """Verify the checksums of the wanted files of a download, and yield their paths."""
-    digests = published.mirror_format.files
-    for path in _unpack(received, names) if published.archive else [received]:
+    checksums = dataset.mirror_format.checksums
+    for path in _unpack(received, names) if dataset.archive else [received]:
         try:
             content = read_content(path)
         except CadisError as error:
             raise _MirrorError("it cannot be unzipped") from error
-        if not has_digest(content, digests[path.name.removesuffix(".gz")]):
+        if not has_checksum(content, checksums[path.name.removesuffix(".gz")]):
             raise _MirrorError("its checksum is wrong")
         yield path
 
@@ -152,10 +152,10 @@ def _store(path: Path, folder: Path, callbacks: Callbacks) -> None:
     path.replace(folder / path.name)
 
 
-def _is_complete(path: Path, digests: dict[str, str]) -> bool:
+def _is_complete(path: Path, checksums: dict[str, str]) -> bool:
     """Return whether a file, gzipped or not, has the right checksum."""
     bare = path.with_name(path.name.removesuffix(".gz"))
     try:
-        return has_digest(read_content(find_plain_or_gzipped(bare)), digests[bare.name])
+        return has_checksum(read_content(find_plain_or_gzipped(bare)), checksums[bare.name])
     except CadisError:  # missing or damaged
         return False

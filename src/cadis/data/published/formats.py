@@ -133,8 +133,8 @@ class FileFormat:
     is_pickle: bool = False
 
     @property
-    def files(self) -> dict[str, str]:
-        """All files: name -> checksum."""
+    def checksums(self) -> dict[str, str]:
+        """Checksums of all files, by file name."""
         return self.train | self.test
 
 
@@ -189,20 +189,28 @@ def make_cifar_python_reader(key: str) -> Reader:
     return partial(_read_batches, lambda content, path: parse_python(content, key, path))
 
 
-def make_idx_format(folders: tuple[str, ...], digests: Sequence[str]) -> FileFormat:
-    """Return the format of IDX files.
+def make_idx_format(
+    folders: tuple[str, ...],
+    *,
+    train_images: str,
+    train_labels: str,
+    test_images: str,
+    test_labels: str,
+) -> FileFormat:
+    """Return the format of a dataset of four IDX files, given the checksum of each file.
 
     Args:
         folders: usual folders of the files.
-        digests: checksums of training images, training labels, test images and test labels.
+        train_images: checksum of the file with the training images.
+        train_labels: checksum of the file with the training labels.
+        test_images: checksum of the file with the test images.
+        test_labels: checksum of the file with the test labels.
     """
-    names = [
-        f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
-    ]
-    files = [(f"{name}-ubyte", digest) for name, digest in zip(names, digests, strict=True)]
-    return FileFormat(folders, dict(files[:2]), dict(files[2:]), _read_idx)
+    train = {"train-images-idx3-ubyte": train_images, "train-labels-idx1-ubyte": train_labels}
+    test = {"t10k-images-idx3-ubyte": test_images, "t10k-labels-idx1-ubyte": test_labels}
+    return FileFormat(folders, train, test, _read_idx)
 
 
-def number_files(name: str, *digests: str) -> dict[str, str]:
-    """Return files that are numbered from 1: name -> checksum."""
-    return {name.format(number): digest for number, digest in enumerate(digests, start=1)}
+def number_files(name: str, *checksums: str) -> dict[str, str]:
+    """Return the checksums of files whose names are numbered from 1, by file name."""
+    return {name.format(number): checksum for number, checksum in enumerate(checksums, start=1)}

@@ -25,7 +25,7 @@ class DatasetFiles:
     """Files of a dataset on disk, some of which may be missing."""
 
     file_format: FileFormat
-    paths: dict[str, Path]  # published name -> path of the file, which may be gzipped
+    paths: dict[str, Path]  # name of each published file -> its path, which may end with .gz
 
     @property
     def folder(self) -> Path:
@@ -59,17 +59,17 @@ def get_image_cache_folder() -> Path:
     return get_cache_folder() / "pictures"
 
 
-def find_dataset(published: PublishedDataset, folders: Sequence[Path]) -> DatasetFiles | None:
+def find_dataset(dataset: PublishedDataset, folders: Sequence[Path]) -> DatasetFiles | None:
     """Return the first complete copy of a dataset in any format; None if there is none."""
-    for subfolder, files in _list_candidates(published, folders):
+    for subfolder, files in _list_candidates(dataset, folders):
         if not files.list_missing() and (subfolder != "." or _has_known_content(files)):
             return files
     return None
 
 
-def describe_missing_files(published: PublishedDataset, folders: Sequence[Path]) -> str:
+def describe_missing_files(dataset: PublishedDataset, folders: Sequence[Path]) -> str:
     """Return text that names the missing files of an incomplete copy; "" if there is none."""
-    for subfolder, files in _list_candidates(published, folders):
+    for subfolder, files in _list_candidates(dataset, folders):
         missing = files.list_missing()
         if subfolder != "." and 0 < len(missing) < len(files.paths):
             return f"{files.folder} lacks {', '.join(missing)}"
@@ -77,35 +77,35 @@ def describe_missing_files(published: PublishedDataset, folders: Sequence[Path])
 
 
 def _list_candidates(
-    published: PublishedDataset, folders: Sequence[Path]
+    dataset: PublishedDataset, folders: Sequence[Path]
 ) -> Iterator[tuple[str, DatasetFiles]]:
     """Yield the usual subfolders of a dataset, each with the expected files."""
     for folder in folders:
-        for file_format in published.formats:
+        for file_format in dataset.formats:
             for subfolder in file_format.folders:
                 base = folder / subfolder
-                paths = {name: find_plain_or_gzipped(base / name) for name in file_format.files}
+                paths = {name: find_plain_or_gzipped(base / name) for name in file_format.checksums}
                 yield subfolder, DatasetFiles(file_format, paths)
 
 
-def load_published(published: PublishedDataset, files: DatasetFiles) -> Dataset:
+def load_published(dataset: PublishedDataset, files: DatasetFiles) -> Dataset:
     """Read a dataset; all files must have the published checksum."""
     parts = (files.file_format.train, files.file_format.test)
     try:
-        train, test = (_read_samples(published, files, list(names)) for names in parts)
+        train, test = (_read_samples(dataset, files, list(names)) for names in parts)
     except CadisError as error:
-        remedy = f"or let 'cadis data fetch {published.name}' do it."
+        remedy = f"or let 'cadis data fetch {dataset.name}' do it."
         raise CadisError(f"{str(error).removesuffix('.')}, {remedy}") from None
     channels, height, width = train.inputs.shape[1:]
-    preprocessing = ImagePreprocessing(channels, height, width, published.scaling)
-    return Dataset(published.name, train, test, published.classes, preprocessing=preprocessing)
+    preprocessing = ImagePreprocessing(channels, height, width, dataset.scaling)
+    return Dataset(dataset.name, train, test, dataset.classes, preprocessing=preprocessing)
 
 
 def find_problems(files: DatasetFiles) -> Iterator[str]:
     """Yield one sentence for each file that is damaged or differs from the published file."""
     for name, path in files.paths.items():
         try:
-            check_content(read_content(path), files.file_format.files[name], path)
+            check_content(read_content(path), files.file_format.checksums[name], path)
         except CadisError as error:
             yield str(error)
 
@@ -126,14 +126,14 @@ def read_content(path: Path) -> bytes:
         ) from None
 
 
-def check_content(content: bytes, digest: str, path: Path) -> None:
+def check_content(content: bytes, checksum: str, path: Path) -> None:
     """Raise an error if a file does not have the published checksum."""
-    if has_digest(content, digest):
+    if has_checksum(content, checksum):
         return
     for other in CATALOGUE.values():
         for file_format in other.formats:
-            for name, other_digest in file_format.files.items():
-                if has_digest(content, other_digest):
+            for name, other_checksum in file_format.checksums.items():
+                if has_checksum(content, other_checksum):
                     raise CadisError(
                         f"{path} contains {name} of {other.name}; replace it with the right file."
                     )
@@ -143,16 +143,19 @@ def check_content(content: bytes, digest: str, path: Path) -> None:
     )
 
 
-def has_digest(content: bytes, digest: str) -> bool:
+def has_checksum(content: bytes, checksum: str) -> bool:
     """Return whether the content has this SHA-256 or MD5 checksum."""
-    algorithm = "sha256" if len(digest) == 64 else "md5"
-    return hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() == digest
+    algorithm = "sha256" if len(checksum) == 64 else "md5"
+    return hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() == checksum
 
 
 def _has_known_content(files: DatasetFiles) -> bool:
-    """Return whether the smallest file has the right checksum: datasets have equal file names."""
+    """Return whether the smallest file has the right checksum.
+
+    Its name says little: MNIST and Fashion-MNIST have the same file names.
+    """
     name = min(files.paths, key=lambda name: files.paths[name].stat().st_size)
-    return has_digest(read_content(files.paths[name]), files.file_format.files[name])
+    return has_checksum(read_content(files.paths[name]), files.file_format.checksums[name])
 
 
 def find_plain_or_gzipped(path: Path) -> Path:
@@ -161,7 +164,7 @@ def find_plain_or_gzipped(path: Path) -> Path:
     return zipped if is_file(zipped) and not is_file(path) else path
 
 
-def _read_samples(published: PublishedDataset, files: DatasetFiles, names: list[str]) -> Samples:
+def _read_samples(dataset: PublishedDataset, files: DatasetFiles, names: list[str]) -> Samples:
     """Read the training set or the test set.
 
     If a checksum is wrong and the file cannot be read either, the error says why it cannot be read.
@@ -170,7 +173,7 @@ def _read_samples(published: PublishedDataset, files: DatasetFiles, names: list[
     contents = [read_content(path) for path in paths]
     for name, content, path in zip(names, contents, paths, strict=True):
         try:
-            check_content(content, files.file_format.files[name], path)
+            check_content(content, files.file_format.checksums[name], path)
         except CadisError:
             if not files.file_format.is_pickle:
                 files.file_format.read(contents, paths)
@@ -179,5 +182,5 @@ def _read_samples(published: PublishedDataset, files: DatasetFiles, names: list[
     return Samples(
         torch.from_numpy(np.require(images, requirements=["C", "W"])),
         torch.from_numpy(labels.astype(np.int64)),
-        published.scaling,
+        dataset.scaling,
     )

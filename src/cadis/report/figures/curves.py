@@ -116,7 +116,7 @@ def get_client_loss(run_data: RunData) -> Curve:
 
 def get_task_metric(name: str, run_data: RunData) -> Curve:
     """Return a metric of the task after each round, NaN if unknown."""
-    return np.array([record.measures.get(name) for record in run_data.history], float)
+    return np.array([record.metrics.get(name) for record in run_data.history], float)
 
 
 def _get_scalar_curve(name: str, run_data: RunData) -> Curve:

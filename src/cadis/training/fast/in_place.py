@@ -38,7 +38,7 @@ class InPlaceLinears:
     def patch(self, module: nn.Module) -> Iterator[None]:
         """Replace the forward pass of the module's large linear layers within a ``with`` block."""
         linears = (layer for layer in module.modules() if isinstance(layer, nn.Linear))
-        layers = [layer for layer in linears if _is_large(layer)]
+        layers = [layer for layer in linears if _can_patch(layer)]
         for layer in layers:
             vars(layer)["forward"] = partial(self._forward, layer)
         try:
@@ -71,8 +71,8 @@ class InPlaceLinears:
         return _apply_linear(inputs, layer.weight, layer.bias, self)
 
 
-def _is_large(layer: nn.Linear) -> bool:
-    """Return whether a layer is large and has the usual forward pass of ``nn.Linear``."""
+def _can_patch(layer: nn.Linear) -> bool:
+    """Return whether a layer is large, and its forward pass is that of ``nn.Linear``."""
     if type(layer) is not nn.Linear or "forward" in vars(layer):
         return False
     weight = dict(layer.named_parameters(recurse=False)).get("weight")  # None if parametrized
@@ -100,7 +100,9 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight = ctx.saved_tensors
-        if ctx.autocast_dtype is not None and torch.is_grad_enabled():  # for a second derivative
+        if ctx.autocast_dtype is not None and torch.is_grad_enabled():
+            # The gradient itself will be differentiated. The saved tensors are converted copies
+            # that autograd does not know, so convert the original tensors again.
             inputs, weight = ctx.inputs.to(ctx.autocast_dtype), ctx.weight.to(ctx.autocast_dtype)
         inputs_grad = grad @ weight if ctx.needs_input_grad[0] else None
         bias_grad = grad.sum(dim=0) if ctx.has_bias else None

@@ -1,9 +1,9 @@
 """Stacked training: one optimizer step for several clients at once, for small models.
 
 A stack holds m clients with their own models. Every tensor has a first dimension of size m (or of
-the number of clients that take part in the step): parameters (m, P), inputs (m, b, ...), logits
-(m, b, outputs). Each client takes the same steps with the same batches as in one-by-one training,
-so that the results differ only by rounding.
+the number of active clients, those that take part in the step): parameters (m, P), inputs
+(m, b, ...), logits (m, b, outputs). Each client takes the same steps with the same batches as in
+one-by-one training, so that the results differ only by rounding.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -222,18 +222,18 @@ class _StackedTraining:
         self, batch: StackedBatch, logits: Tensor, representation: Tensor, vectors: Tensor
     ) -> Step:
         """Return the arguments of the method's functions; each tensor has one row per client."""
-        active = len(logits)
+        num_active = len(logits)
         return Step(
             logits=logits,
             representation=representation,
             labels=batch.labels,
-            parameters=vectors[:active],
-            received=self.start[:active],
-            tensors={name: tensor[:active] for name, tensor in self.tensors.items()},
+            parameters=vectors[:num_active],
+            received=self.start[:num_active],
+            tensors={name: tensor[:num_active] for name, tensor in self.tensors.items()},
             per_sample=batch.per_sample,
-            client_state={name: tensor[:active] for name, tensor in self.client_states.items()},
+            client_state={name: tensor[:num_active] for name, tensor in self.client_states.items()},
             row_mask=batch.row_mask,
-            class_counts=self.class_counts[:active],
+            class_counts=self.class_counts[:num_active],
         )
 
     def _update_parameters(

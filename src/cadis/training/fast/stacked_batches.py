@@ -64,15 +64,15 @@ def iter_stacked_batches(
     labels = gather(samples.labels for samples, _ in epochs)
     per_sample = {name: gather(tensors[name] for _, tensors in epochs) for name in extras}
     for step, step_sizes in enumerate(sizes.tolist()):
-        active = [size for size in step_sizes if size]
-        index = step, slice(len(active)), slice(max(active))
+        active_sizes = [size for size in step_sizes if size]
+        index = step, slice(len(active_sizes)), slice(max(active_sizes))
         batch = inputs[index].permute(0, 1, 4, 2, 3) if inputs.dim() == 6 else inputs[index]
         yield StackedBatch(
             batch if first.scaling is None else first.scaling(batch),
             labels[index],
             {name: tensor[index] for name, tensor in per_sample.items()},
             weights[index],
-            weights[index] > 0 if len(set(active)) > 1 else None,
+            weights[index] > 0 if len(set(active_sizes)) > 1 else None,
         )
 
 
@@ -86,6 +86,7 @@ def _compute_rows_and_weights(sizes: Tensor) -> tuple[Tensor, Tensor]:
         Indices into the concatenated samples of all clients, in which padding repeats the last row
         of the batch; and weights in float64: 1 / (batch size), 0 for padding.
     """
+    # The end of each batch in the concatenated samples, client by client, (steps, m).
     ends = sizes.T.flatten().cumsum(0).view(sizes.T.shape).T
     offsets = torch.arange(int(sizes.max()))
     padded = offsets.minimum((sizes - 1).clamp_min(0)[..., None])

@@ -1,10 +1,13 @@
 """Layers that compute the forward and backward pass of m models at once.
 
+m is the number of *active* models, those that take part in a step: a client with few samples skips
+some steps. The active models are always the first of the stack.
+
 A value between layers has one of two forms:
 
 - *stacked*: (m, b, ...), with dimensions for models and samples first;
-- *folded*, for images: (b, m * channels, height, width), with the channels last in memory. This is
-  the input of one grouped convolution with a group per model.
+- *folded*, for images: (b, m * channels, height, width), in the memory format ``channels_last``.
+  This is the input of one grouped convolution with a group per model.
 
 Each layer implements its backward pass itself, because for small models autograd takes most of the
 time of a step. If the optimizer is plain SGD, the backward pass also updates the parameters in
@@ -58,6 +61,9 @@ class Layer(Protocol):
     def backward(self, grad: Tensor) -> Tensor:
         """Update the parameters, and return the gradient with respect to the input.
 
+        The first layer with parameters does not compute this gradient, because nothing needs it.
+        Its result is not used.
+
         Args:
             grad: the gradient with respect to the output.
         """
@@ -69,7 +75,7 @@ class Linear:
 
     weight: Parameter  # (m, out, in)
     bias: Parameter | None  # (m, out)
-    is_first: bool = False  # the first layer computes no gradient with respect to its input
+    is_first: bool = False  # whether it is the first layer with parameters
     inputs: Tensor = field(default_factory=lambda: torch.empty(0), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -99,7 +105,7 @@ class Convolution:
     layer: nn.Conv2d
     weight: Parameter  # (m, out, height, width, in)
     bias: Parameter | None  # (m, out)
-    is_first: bool = False
+    is_first: bool = False  # whether it is the first layer with parameters
     saved: tuple[Tensor, ...] = field(default=(), init=False)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -117,12 +123,12 @@ class Convolution:
             grad,
             value,
             weight,
-            [len(weight)] if has_bias else None,
+            [len(weight)] if has_bias else None,  # shape of the bias
             *self._get_options(),
-            False,
-            [0, 0],
+            False,  # whether the convolution is transposed
+            [0, 0],  # output padding, for transposed convolutions only
             self._count_groups(),
-            [not self.is_first, True, has_bias],
+            [not self.is_first, True, has_bias],  # whether to compute each of the three gradients
         )
         num_models = len(self.weight.value)
         self.weight.apply_gradient(weight_grad.permute(0, 2, 3, 1).unflatten(0, (num_models, -1)))
@@ -131,6 +137,7 @@ class Convolution:
         return grad if self.is_first else value_grad
 
     def _get_options(self) -> tuple[Any, Any, Any]:
+        """Return stride, padding and dilation."""
         return self.layer.stride, self.layer.padding, self.layer.dilation
 
     def _count_groups(self) -> int:
@@ -220,7 +227,7 @@ class Flatten:
 
 
 @dataclass
-class Rows:
+class SamplewiseFunction:
     """A function without parameters that treats each sample separately; it uses autograd."""
 
     function: nn.Module

@@ -23,7 +23,7 @@ from cadis.training.fast.stacked_layers import (
     Parameter,
     Refold,
     Relu,
-    Rows,
+    SamplewiseFunction,
 )
 
 _MAX_PARAMETERS = 250_000
@@ -156,7 +156,7 @@ def is_stackable(model: FlatModel) -> bool:
 class _LayerBuilder:
     """Converts the ``torch.fx`` graph of a module to a chain of stacked layers.
 
-    Nodes without a stacked layer of their own are collected and become one :class:`Rows` layer.
+    Consecutive nodes without a stacked layer of their own become one :class:`SamplewiseFunction`.
     """
 
     def __init__(self, module: nn.Module, parameters: dict[str, Parameter]) -> None:
@@ -183,7 +183,7 @@ class _LayerBuilder:
                 continue
             if node.target in indices or node.args[0] is not (rest[-1] if rest else value):
                 raise ValueError("The model is not a chain of layers.")
-            self._add_rows(rest, value)
+            self._add_samplewise(rest, value)
             rest, value = [], node
             if layer is not None:
                 self._add(layer)
@@ -221,7 +221,7 @@ class _LayerBuilder:
             self.layers.append(Refold(to_folded))
             self.is_folded = to_folded
 
-    def _add_rows(self, nodes: Sequence[fx.Node], value: fx.Node) -> None:
+    def _add_samplewise(self, nodes: Sequence[fx.Node], value: fx.Node) -> None:
         """Add nodes without parameters as one layer.
 
         Args:
@@ -235,7 +235,7 @@ class _LayerBuilder:
         for node in nodes:
             copies[node] = graph.node_copy(node, lambda other: copies[other])
         graph.output(copies[nodes[-1]])
-        self._add(Rows(fx.GraphModule(self.module, graph)))
+        self._add(SamplewiseFunction(fx.GraphModule(self.module, graph)))
 
 
 def _has_other_hooks(layer: nn.Module) -> bool:
@@ -255,7 +255,7 @@ def _is_supported(layer: nn.Module) -> bool:
 
 
 def _get_storage_shape(shape: torch.Size) -> tuple[int, ...]:
-    """Return the shape of a parameter in the flat vector, where convolutions are channels-last."""
+    """Return the shape of a parameter in the flat vector: channels last for convolutions."""
     if len(shape) != 4:
         return tuple(shape)
     out, channels, height, width = shape
