@@ -15,6 +15,7 @@ from cadis.algorithm.server_optimizers import (
     SERVER_OPTIMIZERS,
     Adagrad,
     Adam,
+    DampedMomentum,
     Momentum,
     Plain,
     ServerOptimizer,
@@ -45,6 +46,36 @@ def test_momentum_by_hand() -> None:
     v_2 = 0.9 * v_1 + -0.25
     w_2 = w_1 - 2.0 * v_2
     assert do_two_steps(Momentum(server_lr=2.0, server_momentum=0.9)) == pytest.approx([w_1, w_2])
+
+
+def test_damped_momentum_by_hand() -> None:
+    """From w_0 = 1, the first update has norm 0.5. The second one has norm 0.25.
+
+    The smallest norm so far is 1, then min(1, |w_1|) = 0.5, and 5% of it is 0.025, a tenth of the
+    norm of the second update. So the momentum is 0.9 / 10.
+    """
+    v_1 = 1 - 0.5
+    w_1 = 1 - v_1
+    v_2 = 0.09 * v_1 + -0.25
+    assert do_two_steps(DampedMomentum(server_momentum=0.9)) == pytest.approx([w_1, w_1 - v_2])
+
+
+@given(seeds)
+def test_momentum_of_short_steps_is_not_damped(seed: int) -> None:
+    """The updates of both rounds have 1% of the norm of the model."""
+    generator = torch.Generator().manual_seed(seed)
+    damped, plain = DampedMomentum(server_momentum=0.7), Momentum(server_momentum=0.7)
+    sent = torch.randn(20, generator=generator, dtype=torch.float64)
+    states: list[TensorState] = [{}, {}]
+    for _ in range(2):
+        update = torch.randn(20, generator=generator, dtype=torch.float64)
+        aggregated = sent + 0.01 * update * sent.norm() / update.norm()
+        (one, states[0]), (other, states[1]) = (
+            optimizer.step(sent, aggregated, state)
+            for optimizer, state in zip((damped, plain), states, strict=True)
+        )
+        assert torch.equal(one, other)
+        sent = one
 
 
 ADAM_V = 0.99 * 0.2**2 + 0.01 * 0.5**2

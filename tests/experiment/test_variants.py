@@ -35,8 +35,9 @@ def test_each_method_has_its_default_parts() -> None:
         (v.options["sampler"], v.options["server_optimizer"])
         for v in make_method_variants(names, {}, {})
     ]
-    assert [sampler for sampler, _ in parts] == [*["uniform"] * 3, "clusters"]
-    assert [optimizer for _, optimizer in parts] == ["plain", "momentum", "plain", "momentum"]
+    assert [sampler for sampler, _ in parts] == [*["uniform"] * 3, "herding"]
+    optimizers = [optimizer for _, optimizer in parts]
+    assert optimizers == ["plain", "momentum", "plain", "damped-momentum"]
     variants = make_method_variants(names, {}, {"sampler": "uniform", "server_optimizer": "adam"})
     assert [v.options["server_optimizer"] for v in variants] == ["adam", "momentum", "adam", "adam"]
     assert {v.options["sampler"] for v in variants} == {"uniform"}

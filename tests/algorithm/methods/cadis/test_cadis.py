@@ -48,7 +48,10 @@ SEVEN_AND_THREE = [
 
 
 def test_round_by_hand() -> None:
-    """Clusters of seven and three clients have a weight of one half each."""
+    """Clusters of seven and three clients have a weight of one half each.
+
+    Profiles of different clusters have the cosine -1, so soft weights are those of the clusters.
+    """
     result = CADIS().aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
     assert result.report["clusters"].tolist() == [0] * 7 + [1] * 3
     assert result.weights.tolist() == pytest.approx([1 / 14] * 7 + [1 / 6] * 3)

@@ -1,5 +1,7 @@
 """Weights from the similarities of clients, without a decision on clusters."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +11,7 @@ import cadis
 from cadis.algorithm import compute_sample_weights
 from cadis.algorithm.methods import CADIS
 from cadis.algorithm.methods.cadis.clustering import compute_cluster_weights
-from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
+from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights, reduce_long_updates
 from cadis.algorithm.vectors import compute_kernel
 from cadis.errors import CadisError
 
@@ -59,6 +61,46 @@ def test_each_cluster_has_the_same_total_weight(pairs: list[tuple[int, int]]) ->
     assert torch.allclose(
         compute_soft_weights(same_size, kernel), compute_cluster_weights(same_size, labels)
     )
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.floats(0, 1e6))
+def test_updates_of_similar_norms_keep_their_weights(norms: list[float], model_norm: float) -> None:
+    """Short updates keep the ratio of their weights; a long one contributes at most the bound."""
+    lengths = torch.tensor(norms, dtype=torch.float64)
+    weights = torch.full_like(lengths, 1 / len(lengths))
+    reduced = reduce_long_updates(weights, lengths, model_norm)
+    bound = max(2 * float(lengths.median()), 0.5 * model_norm)
+    assert float(reduced.sum()) == pytest.approx(1)
+    assert (reduced > 0).all()
+    share = reduced / reduced.max()
+    assert torch.allclose(share[lengths <= bound], torch.ones(1, dtype=torch.float64))
+    assert (share * lengths <= bound * (1 + 1e-9)).all()
+
+
+def test_weight_of_a_diverged_client() -> None:
+    """Client 4 sends an update of norm 40, the others of norm 1 or 2, and the model has norm 6.
+
+    Then b = max(2 * 2, 6 / 2) = 4, and the weights are 1, 1, 1, 1 and 4 / 40, divided by their sum.
+    """
+    norms = torch.tensor([1.0, 1.0, 2.0, 2.0, 40.0]).double()
+    weights = reduce_long_updates(torch.full((5,), 0.2).double(), norms, 6.0)
+    expected = torch.tensor([1, 1, 1, 1, 0.1]) / 4.1
+    assert weights.tolist() == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "is_soft"),
+    [
+        ({}, True),
+        ({"threshold": 0.8}, False),
+        ({"absent": 0.5}, False),
+        ({"signature": "head"}, False),
+        ({"weights": "clusters"}, False),
+        ({"threshold": 0.8, "weights": "soft"}, True),
+    ],
+)
+def test_default_weights(parameters: dict[str, Any], is_soft: bool) -> None:
+    assert CADIS(**parameters)._has_soft_weights is is_soft
 
 
 def test_wrong_combinations() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# An update is long if its norm is above this multiple of the norm of the global model. In healthy
-# training, updates are at most half as long as the model, except sometimes in the first round.
-_LONG_UPDATE = 0.5
+# In healthy training, updates are shorter than twice the median or than half the global model.
+_LONG_FOR_ROUND = 2.0
+_LONG_FOR_MODEL = 0.5
 
 
 def compute_soft_weights(num_samples: Tensor | Sequence[int], kernel: Tensor) -> Tensor:
@@ -40,13 +40,13 @@ def compute_soft_weights(num_samples: Tensor | Sequence[int], kernel: Tensor) ->
 
 
 def reduce_long_updates(weights: Tensor, norms: Tensor, model_norm: float) -> Tensor:
-    """Reduce the weights of updates that are very long, as after diverged local training.
+    """Reduce the weights of very long updates, as after diverged local training. Not in the paper.
 
-    A client whose local training diverges sends an update that is longer than the model itself, and
-    the mean of the round then destroys the model. ``w_i <- w_i * min(1, b / ||d_i||)``, divided by
-    the sum of all weights, limits the contribution of each update d_i to that of an update of norm
-    b. Here b is the median norm of the round, but at least half the norm of the global model, so
-    that clients of small clusters, whose updates are often longer than others, keep their weights.
+    If the local training of a client diverges, its update is longer than the model itself, and the
+    mean of the round destroys the model. ``w_i <- w_i * min(1, b / ||d_i||)``, divided by the sum
+    of all weights, limits the contribution of each update d_i to that of an update of norm b. Here
+    b is twice the median norm of the round, but at least half the norm of the global model, so that
+    clients of small clusters, whose updates are often longer than others, keep their weights.
 
     Args:
         weights: weights of the participants, (k,).
@@ -59,10 +59,10 @@ def reduce_long_updates(weights: Tensor, norms: Tensor, model_norm: float) -> Te
     Example:
         >>> import torch
         >>> from cadis.algorithm.methods.cadis.soft_weights import reduce_long_updates
-        >>> weights, norms = torch.full((3,), 1 / 3), torch.tensor([1.0, 2.0, 20.0])
-        >>> reduce_long_updates(weights, norms, model_norm=10.0).tolist()  # b = 5
-        [0.4444444477558136, 0.4444444477558136, 0.1111111119389534]
+        >>> weights, norms = torch.tensor([0.4, 0.4, 0.2]), torch.tensor([1.0, 2.0, 16.0])
+        >>> reduce_long_updates(weights, norms, model_norm=8.0)  # b = 4: 0.4, 0.4, 0.2 / 4
+        tensor([0.4706, 0.4706, 0.0588])
     """
-    bound = max(float(norms.median()), _LONG_UPDATE * model_norm)
-    reduced = weights * (bound / norms.clamp(min=bound))
+    bound = max(_LONG_FOR_ROUND * float(norms.median()), _LONG_FOR_MODEL * model_norm)
+    reduced = weights * torch.where(norms > bound, bound / norms, 1.0)
     return reduced / reduced.sum()
