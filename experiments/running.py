@@ -50,8 +50,9 @@ class Task:
 def list_tasks(name: str, seeds: int | None = None) -> Iterator[Task]:
     """Yield all runs of a plan, seed by seed, so that early results are balanced."""
     plan = PLANS[name]
-    for seed in range(seeds or plan.seeds):
-        best = find_best_federations(name) if plan.tuned and seed else None
+    for number in range(seeds or plan.seeds):
+        seed = plan.first_seed + number
+        best = find_best_federations(name) if plan.tuned and number else None
         for federation, own in plan.federations.items():
             for method, options in _list_options(plan, {**plan.common, **own}).items():
                 if method == "cadis-oracle" and own["partition"] not in _WITH_CLUSTERS:
