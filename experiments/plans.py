@@ -184,7 +184,7 @@ PLANS: dict[str, Plan] = {
         first_seed=TEST_SEED,
     ),
     "clusters-fashion": Plan(
-        "Fashion-MNIST, MLP, the same kinds of federations, about 150 samples per client, 40 rounds",
+        "Fashion-MNIST, MLP, overlapping and soft clusters, 150 samples per client, 40 rounds",
         {**_FASHION, "rounds": 40},
         {
             name: {**options, "samples_per_client": 150}

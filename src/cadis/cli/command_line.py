@@ -118,6 +118,7 @@ def run(**arguments: Any) -> None:
     cadis-no-clustering                CADIS with one cluster per client
     cadis-absent                       CADIS with uniform sampling, and with old
                                        updates of clusters without participants
+    cadis-hard-weights                 CADIS with weights and sampling by clusters
     cadis-oracle                       CADIS with the true clusters
     ablations                          cadis, and all names cadis-... above
     """,

@@ -108,10 +108,10 @@ def run(
             like ``clients``. A dict may leave out clients without test data.
         rounds: number of rounds.
         method: the method. Default: "cadis".
-        sampler: selects the participants of a round. Default "auto": "clusters" for CADIS,
+        sampler: selects the participants of a round. Default "auto": "herding" for CADIS,
             "uniform" for most other methods.
         server_optimizer: computes the next global model from the aggregated model. Default "auto":
-            "momentum" for CADIS, "plain" for most other methods.
+            "damped-momentum" for CADIS, "plain" for most other methods.
         transforms: applied to the updates of clients, in this order. Default: none.
         task: the meaning of the model's outputs, with its loss and metrics. Default:
             "classification".
