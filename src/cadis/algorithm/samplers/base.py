@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.about import About, Paper
-from cadis.types import ClientId, ClientUpdate, Message, TensorState, ids_from_tensor
+from cadis.types import (
+    ClientId,
+    ClientUpdate,
+    Message,
+    TensorState,
+    ids_from_tensor,
+    ids_to_tensor,
+)
 
 _FEDAVG = Paper(
     title="Communication-Efficient Learning of Deep Networks from Decentralized Data",
@@ -18,6 +25,8 @@ _FEDAVG = Paper(
     year=2017,
     link="https://arxiv.org/abs/1602.05629",
 )
+MAX_CANDIDATES = 2048  # if more clients are available, only a random subset is compared
+FORGOTTEN_TURNS = 1e-3  # a client with fewer turns is no longer compared
 
 
 def _label_unknown(clients: Sequence[ClientId]) -> Tensor:
@@ -224,3 +233,44 @@ def read_client_rows(state: TensorState, *columns: str) -> dict[ClientId, tuple[
     tensors = [state[name] for name in columns]
     rows = zip(*(t if t.dim() > 1 else t.tolist() for t in tensors), strict=True)
     return dict(zip(ids_from_tensor(state["clients"]), rows, strict=True))
+
+
+def count_turns(feedback: SamplerFeedback, state: TensorState, memory: float) -> TensorState:
+    """Return the turns of each client, which fade from round to round, and its last round.
+
+    Args:
+        feedback: participants of the round, which get one turn each.
+        state: result of this function after the last round; empty at first.
+        memory: factor by which past turns count less in each round.
+    """
+    rows = {
+        client: (turns * memory, last_round)
+        for client, (turns, last_round) in read_client_rows(state, "turns", "last_round").items()
+    }
+    for client in feedback.participants:
+        turns, _ = rows.get(client, (0.0, 0))
+        rows[client] = turns + 1, feedback.number
+    turns, last_rounds = zip(*rows.values(), strict=True)
+    return {
+        "clients": ids_to_tensor(list(rows)),
+        "turns": torch.tensor(turns),
+        "last_round": torch.tensor(last_rounds),
+    }
+
+
+def compute_waits(
+    clients: Sequence[ClientId], server_round: SamplerRound, state: TensorState
+) -> Tensor:
+    """Return the rounds since each client was chosen, in units of n / k rounds, (m,).
+
+    Uniform sampling chooses a client once in n / k rounds on average.
+
+    Args:
+        clients: m clients.
+        server_round: number of the round, n available clients and k participants.
+        state: result of :func:`count_turns`; a client that is not in it waits since round 0.
+    """
+    last_rounds = read_client_rows(state, "last_round")
+    last = torch.tensor([last_rounds.get(client, (0,))[0] for client in clients])
+    waits = (server_round.number - 1 - last) / len(server_round.available)
+    return waits * server_round.num_participants

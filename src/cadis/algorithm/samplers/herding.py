@@ -5,7 +5,7 @@ Herding chooses samples one by one so that their mean stays close to the mean of
 kinds of data that clients have, not over clients: a hundred similar clients count as one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -15,17 +15,18 @@ from torch import Tensor
 
 from cadis.algorithm.about import About, Paper
 from cadis.algorithm.samplers.base import (
+    FORGOTTEN_TURNS,
+    MAX_CANDIDATES,
     BaseSampler,
     SamplerFeedback,
     SamplerRound,
+    compute_waits,
+    count_turns,
     draw_newcomers,
     read_client_rows,
 )
 from cadis.algorithm.vectors import compute_kernel
-from cadis.types import ClientId, TensorState, ids_to_tensor
-
-_MAX_CANDIDATES = 2048  # if more clients are available, only a random subset is compared
-_FORGOTTEN_TURNS = 1e-3  # a client with fewer turns is no longer compared
+from cadis.types import ClientId, TensorState
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,8 @@ class Herding(BaseSampler):
         is_new = (profiles == 0).all(dim=1)
         order = torch.randperm(len(clients), generator=server_round.generator)
         newcomers = draw_newcomers(order, is_new, self.newcomers, server_round)
-        candidates = order[~is_new[order]][: max(_MAX_CANDIDATES, count)]
-        rows = read_client_rows(state, "turns", "last_round")
-        scores = self._compute_scores([clients[i] for i in candidates], server_round, rows)
+        candidates = order[~is_new[order]][: max(MAX_CANDIDATES, count)]
+        scores = self._compute_scores([clients[i] for i in candidates], server_round, state)
         scores += self.jitter * torch.rand(len(scores), generator=server_round.generator)
         best = choose_one_by_one(scores, profiles[candidates], count - len(newcomers))
         chosen = torch.cat([newcomers, candidates[best]])
@@ -82,37 +82,19 @@ class Herding(BaseSampler):
         return server_round.select_clients(torch.cat([chosen, rest]))
 
     def _compute_scores(
-        self,
-        clients: Sequence[ClientId],
-        server_round: SamplerRound,
-        rows: Mapping[ClientId, tuple[float, int]],
+        self, clients: Sequence[ClientId], server_round: SamplerRound, state: TensorState
     ) -> Tensor:
         """Return the score of each client before the first seat of the round, (m,)."""
-        turns = {client: turns for client, (turns, _) in rows.items() if turns > _FORGOTTEN_TURNS}
+        rows = read_client_rows(state, "turns")
+        turns = {client: turns for client, (turns,) in rows.items() if turns > FORGOTTEN_TURNS}
         profiles = server_round.client_profiles(clients)
         kernel = compute_kernel(profiles, server_round.client_profiles(list(turns)))
-        last_rounds = torch.tensor([rows[c][1] if c in rows else 0 for c in clients])
-        waits = (server_round.number - 1 - last_rounds) / len(server_round.available)
-        bonus = self.waiting * server_round.num_participants * waits
+        bonus = self.waiting * compute_waits(clients, server_round, state)
         return kernel @ torch.tensor(list(turns.values())) - bonus
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
         """Count the turns of the participants, also of those that sent no valid update."""
-        rows = {
-            client: (turns * self.memory, last_round)
-            for client, (turns, last_round) in read_client_rows(
-                state, "turns", "last_round"
-            ).items()
-        }
-        for client in feedback.participants:
-            turns, _ = rows.get(client, (0.0, 0))
-            rows[client] = turns + 1, feedback.number
-        turns, last_rounds = zip(*rows.values(), strict=True)
-        return {
-            "clients": ids_to_tensor(list(rows)),
-            "turns": torch.tensor(turns),
-            "last_round": torch.tensor(last_rounds),
-        }
+        return count_turns(feedback, state, self.memory)
 
 
 def choose_one_by_one(scores: Tensor, profiles: Tensor, count: int) -> Tensor:
