@@ -39,6 +39,7 @@ _PARTS: dict[str, dict[str, Any]] = {
     "sampler/uniform": {"method": "cadis", "sampler": "uniform"},
     "sampler/clusters": {"method": "ifca", "sampler": "clusters", "newcomers": 0.25},
     "sampler/herding": {"method": "cadis", "sampler": "herding", "weights": "soft"},
+    "sampler/coverage": {"method": "cadis", "sampler": "coverage", "weights": "soft"},
     "sampler/power-of-choice": {"sampler": "power-of-choice", "candidates": 8},
     "sampler/fedcluster": {
         "method": "cadis",

@@ -56,7 +56,7 @@ def test_clients_are_chosen_one_by_one() -> None:
 
 def test_choice_has_the_smallest_score_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare with the formula, computed client by client, for random profiles and turns."""
-    monkeypatch.setattr("cadis.algorithm.samplers.herding._JITTER", 0.0)
+    monkeypatch.setattr("cadis.algorithm.samplers.turns._JITTER", 0.0)
     generator = torch.Generator().manual_seed(0)
     profiles = torch.randn(12, 5, generator=generator)
     sampler, turns, last = Herding(), [0.0] * 12, [0] * 12

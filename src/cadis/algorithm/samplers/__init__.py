@@ -2,6 +2,7 @@
 
 from cadis.algorithm.samplers.base import BaseSampler, SamplerFeedback, SamplerRound, Uniform
 from cadis.algorithm.samplers.clusters import Clusters
+from cadis.algorithm.samplers.coverage import Coverage
 from cadis.algorithm.samplers.fedcluster import FedCluster
 from cadis.algorithm.samplers.herding import Herding
 from cadis.algorithm.samplers.hics import HiCS
@@ -9,7 +10,7 @@ from cadis.algorithm.samplers.power_of_choice import PowerOfChoice
 
 SAMPLERS: dict[str, type[BaseSampler]] = {
     sampler.name: sampler
-    for sampler in (Uniform, Clusters, Herding, PowerOfChoice, FedCluster, HiCS)
+    for sampler in (Uniform, Clusters, Herding, Coverage, PowerOfChoice, FedCluster, HiCS)
 }
 """Built-in samplers by name."""
 
@@ -17,6 +18,7 @@ __all__ = [
     "SAMPLERS",
     "BaseSampler",
     "Clusters",
+    "Coverage",
     "FedCluster",
     "Herding",
     "HiCS",
