@@ -198,13 +198,17 @@ def test_commands_about_parts_run_one_round(
     assert len(RunFolder(tmp_path / "run").read_history()) == 1
 
 
+@pytest.mark.parametrize(
+    "command", [line for line in list_commands(METHOD) if line.startswith("cadis compare ")]
+)
 def test_own_method_is_compared_with_others(
-    parts_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, parts_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(parts_folder)
-    (command,) = (line for line in list_commands(METHOD) if line.startswith("cadis compare "))
-    succeed(*shlex.split(command)[1:], *QUICK, "--out", tmp_path / "study")
+    output = succeed(*shlex.split(command)[1:], *QUICK, "--out", tmp_path / "study")
     assert (tmp_path / "study" / "near").is_dir()
+    is_same = "Near gave exactly the same accuracy and loss as FedAvg in every round." in output
+    assert is_same == ("--pull 0 " in command)
 
 
 def get_row(option: str) -> str:
