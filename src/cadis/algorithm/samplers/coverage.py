@@ -108,7 +108,8 @@ def choose_most_even(total: Tensor, shares: Tensor, bonus: Tensor, count: int) -
     bonus, chosen = bonus.clone(), []
     for _ in range(min(count, len(bonus))):
         sums = total + shares
-        entropies = sums.sum(dim=1).log() * sums.sum(dim=1) - torch.xlogy(sums, sums).sum(dim=1)
+        size = sums.sum(dim=1)  # 0 if there are no profiles yet, and xlogy(0, 0) = 0
+        entropies = torch.xlogy(size, size) - torch.xlogy(sums, sums).sum(dim=1)
         best = int((entropies + bonus).argmax())
         chosen.append(best)
         total = sums[best]
