@@ -26,7 +26,11 @@ from cadis.algorithm.methods.cadis import (
     cluster_by_threshold,
     compute_class_profiles,
     compute_q_matrix,
-    find_clusters,
+)
+from cadis.algorithm.methods.cadis.clustering import (
+    Cut,
+    compute_repeatability,
+    find_contrast_cut,
 )
 from cadis.engine import Engine
 from cadis.experiment import HeadRecorder, make_experiment, resolve
@@ -97,8 +101,12 @@ def _cut_threshold(mean: Tensor, _count: Tensor) -> Tensor:
 
 
 def _cut_contrast(mean: Tensor, count: Tensor) -> Tensor:
-    """Cut by the criterion of cadis."""
-    return find_clusters(mean, count).predict(mean)
+    """Cut where the contrast is highest; one cluster if profiles of a client hardly agree."""
+    similarity = _compute_similarity(mean)
+    cut = find_contrast_cut(similarity, float(count.double().mean()))
+    repeatability = compute_repeatability(mean, count)
+    confidence = cut.confidence if repeatability is None else min(cut.confidence, repeatability)
+    return average_linkage(similarity, Cut(cut.level, confidence).merge_all_if_uncertain().level)
 
 
 def _cut_largest_gap(mean: Tensor, _count: Tensor) -> Tensor:

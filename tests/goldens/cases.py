@@ -19,7 +19,7 @@ METHODS = (
 VARIANTS = (
     *("power-of-choice", "fedcluster", "hics", "cadis-uniform", "cadis-no-momentum"),
     *("cadis-plain-weights", "cadis-no-distillation", "cadis-no-clustering", "cadis-absent"),
-    *("cadis-oracle",),
+    *("cadis-hard-weights", "cadis-oracle"),
 )
 """What ``cadis compare --methods`` takes besides the methods.
 
@@ -48,6 +48,7 @@ _PARTS: dict[str, dict[str, Any]] = {
     },
     "sampler/hics": {"sampler": "hics", "annealing": 5, "rounds": 5},
     "server-optimizer/plain": {"method": "cadis", "server_optimizer": "plain"},
+    "server-optimizer/damped-momentum": {"server_optimizer": "damped-momentum"},
     "server-optimizer/momentum": {"server_optimizer": "momentum", "server_momentum": 0.9},
     "server-optimizer/adam": {"server_optimizer": "adam", "server_lr": 0.03},
     "server-optimizer/yogi": {"server_optimizer": "yogi", "beta1": 0.8},

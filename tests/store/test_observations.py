@@ -11,12 +11,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cadis.algorithm import normalize
+from cadis.algorithm.methods.cadis.cluster_participants import (
+    assign_by_profiles,
+    cluster_by_profiles,
+)
 from cadis.errors import CadisError
+from cadis.rng import derive_generator
 from cadis.server import PackedMatrix, RoundRecord, Seconds, to_json_array
 from cadis.store import rebuild_similarity, summarize
 from cadis.store.history import parse_records
 from cadis.store.observations import (
     RunningSimilarities,
+    assign_clusters,
     find_report_errors,
     get_clusters,
     get_gamma,
@@ -84,6 +91,9 @@ INVALID_REPORTS: list[dict[str, Any]] = [
     {"similarity": [[1, 1, 1], [1, 1, 1], [1, 1, 10**400]]},
     {"threshold": None},
     {"gamma": [0.5]},
+    {"centres": [0.5]},
+    {"centres": []},
+    {"centres": [[3.0, 0.0]]},
 ]
 
 
@@ -253,3 +263,23 @@ def test_damaged_matrix_is_an_error(change: dict[str, Any]) -> None:
     content["report"]["similarity"] |= change
     with pytest.raises(CadisError, match=r"Line 1 of h is damaged: report\.similarity"):
         parse(content)
+
+
+def test_clusters_of_all_clients_are_those_of_the_server() -> None:
+    """After each round, also for clients that did not take part."""
+    generator, history = derive_generator(0), list[RoundRecord]()
+    clean = torch.eye(6).repeat_interleave(2, dim=1)[[0] * 9 + [1] * 5 + [2] * 3]  # (17, 12)
+    tensors: dict[str, torch.Tensor] = {}
+    for number in range(1, 16):
+        clients = torch.randperm(17, generator=generator)[:6].tolist()
+        noise = 0.4 * torch.randn(6, 12, generator=generator)
+        found = cluster_by_profiles(normalize(clean[clients] + noise), clients, tensors, None)
+        tensors = dict(found.tensors)
+        report = {name: to_json_array(array) for name, array in found.report.items()}
+        history.append(make_record(number, clients, **report))
+        assert find_report_errors(history[-1]) == []
+        matrix = rebuild_similarity(history)
+        assert matrix is not None
+        labels = assign_clusters(matrix, history)
+        assert torch.equal(labels, assign_by_profiles(matrix.client_ids, tensors))
+    assert len(labels.unique()) == 3

@@ -8,6 +8,9 @@ number of participants of the round:
 - ``similarity``: similarities of the participants, (k, k); or ``profile``: class profile of each
   participant, (k, classes). A class profile is a vector of norm at most 1 with one number per
   class. The similarity of two clients is the dot product of their profiles.
+- ``centres``: for a method that reports profiles, the center of each cluster, in the order of the
+  labels, (clusters, classes). A client belongs to the cluster whose center has the largest dot
+  product with its mean profile.
 - ``threshold``: smallest entry of the Q-matrix (the similarities rescaled to [0, 1]) at which two
   clients are in the same cluster; or ``cut``: smallest mean similarity at which two clusters are
   merged, and ``confidence``: confidence that there are clusters.
@@ -33,6 +36,7 @@ from cadis.algorithm.methods.cadis import (
     cluster_by_threshold,
     compute_q_matrix,
     cumulative_similarity,
+    find_nearest_center,
     update_profiles,
 )
 from cadis.server import PackedMatrix, RoundRecord
@@ -69,16 +73,28 @@ def get_threshold(record: RoundRecord) -> float | None:
 
 def get_profiles(record: RoundRecord) -> Tensor | None:
     """Return the class profile of each participant, (k, classes); None if none were reported."""
-    if not isinstance(record.report.get("profile"), list | PackedMatrix):
+    profiles = _read_rows(record, "profile")
+    return None if profiles is None or len(profiles) != len(record.participants) else profiles
+
+
+def get_centers(record: RoundRecord) -> Tensor | None:
+    """Return the center of each cluster, (clusters, classes); None if none were reported."""
+    centers = _read_rows(record, "centres")
+    return None if centers is None or not len(centers) else centers
+
+
+def _read_rows(record: RoundRecord, name: str) -> Tensor | None:
+    """Return a matrix of the report whose rows have a norm of at most 1; None if it has another."""
+    if not isinstance(record.report.get(name), list | PackedMatrix):
         return None
     try:
-        profiles = record.array("profile")
+        rows = record.array(name)
     except (OverflowError, ValueError, TypeError):
         return None
-    if profiles is None or profiles.ndim != 2 or len(profiles) != len(record.participants):
+    if rows is None or rows.ndim != 2:
         return None
-    is_valid = (np.linalg.norm(profiles, axis=1) <= _MAX_COSINE).all()  # False for NaN
-    return torch.tensor(profiles, dtype=torch.float32) if is_valid else None
+    is_valid = (np.linalg.norm(rows, axis=1) <= _MAX_COSINE).all()  # False for NaN
+    return torch.tensor(rows, dtype=torch.float32) if is_valid else None
 
 
 def get_confidence(record: RoundRecord) -> float | None:
@@ -118,6 +134,8 @@ def find_report_errors(record: RoundRecord) -> list[str]:
         errors.append(
             "profile must have one row per participant, and each row must have a norm of at most 1"
         )
+    if "centres" in report and get_centers(record) is None:
+        errors.append("centres must be a matrix, and each row must have a norm of at most 1")
     scalars = [n for n in _KNOWN_SCALARS if n in report and get_scalar(record, n) is None]
     return errors + [f"{name} is not a number" for name in scalars]
 
@@ -195,9 +213,10 @@ def _compute_comembership(record: RoundRecord) -> Tensor | None:
 def assign_clusters(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) -> Tensor:
     """Return cluster labels of all clients after the last round, (n,).
 
-    The similarities are clustered with the method's last ``cut`` or ``threshold``. If a method
-    reports only clusters, a client gets the label of the last round in which it took part, since a
-    method such as CFL may have split older clusters.
+    If a method reports the centers of its clusters, each client gets the cluster with the nearest
+    center, as on the server. Otherwise, the similarities are clustered with the method's last
+    ``cut`` or ``threshold``. If a method reports only clusters, a client gets the label of the last
+    round in which it took part, since a method such as CFL may have split older clusters.
 
     Args:
         matrix: similarities of the clients; n is their number.
@@ -206,6 +225,10 @@ def assign_clusters(matrix: SimilarityMatrix, history: Sequence[RoundRecord]) ->
     record = history[-1]
     if choose_similarity_reader(history) is _compute_comembership:
         return _get_last_labels(matrix.client_ids, history)
+    centers = next((c for r in reversed(history) if (c := get_centers(r)) is not None), None)
+    profiles = matrix.profiles
+    if centers is not None and profiles is not None and profiles.shape[1] == centers.shape[1]:
+        return find_nearest_center(profiles, centers)
     cut = get_scalar(record, "cut")
     if cut is not None:
         return average_linkage(torch.where(matrix.known, matrix.mean, -1), cut)
@@ -248,7 +271,7 @@ class MeanProfiles:
         similarity = compute_cosines(normalize(mean))
         pair_count = torch.minimum(count[:, None], count)
         known = torch.ones_like(pair_count, dtype=torch.bool)
-        return SimilarityMatrix(selected, similarity, pair_count, known)
+        return SimilarityMatrix(selected, similarity, pair_count, known, profiles=mean)
 
 
 class RunningSimilarities:

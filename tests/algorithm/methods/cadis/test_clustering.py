@@ -1,7 +1,5 @@
 """Clusters by a threshold as in the paper, and without a threshold."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -21,8 +19,8 @@ from cadis.algorithm.methods.cadis.clustering import (
     compute_q_matrix,
     compute_repeatability,
     compute_threshold,
-    find_clusters,
     find_contrast_cut,
+    find_threshold_centers,
 )
 from cadis.rng import derive_generator
 from cadis.store import adjusted_rand_index
@@ -166,90 +164,13 @@ def test_repeatability_is_the_mean_cosine_between_rounds() -> None:
     assert compute_repeatability(same, torch.tensor([1, 1, 2])) is None  # too few repeated rounds
 
 
-def make_profiles(
-    class_sets: Sequence[Sequence[int]], classes: int, noise: float, seed: int, rounds: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Return mean profiles of clients with these classes, and their numbers of rounds."""
-    clean = torch.full((len(class_sets), classes), -1.0)
-    for row, own_classes in zip(clean, class_sets, strict=True):
-        row[list(own_classes)] = 2.0
-    generator = derive_generator(seed)
-    noisy = clean + noise * torch.randn(rounds, *clean.shape, generator=generator)
-    centered = normalize(noisy - noisy.mean(dim=2, keepdim=True))
-    return centered.mean(dim=0), torch.full((len(class_sets),), rounds)
-
-
-PAIRS = [[a, b] for a in range(10) for b in range(a)]
-CLUSTERED = {
-    **{
-        f"{m} of unequal size": [[2 * n, 2 * n + 1] for n in range(m) for _ in range(3 + 2 * n)]
-        for m in (2, 3, 5, 10, 20)
-    },
-    "ten that share a class": [[n, (n + 1) % 10] for n in range(10) for _ in range(8)],
-    "one, and single clients that share classes with it": [PAIRS[0]] * 60 + PAIRS[1:41],
-}
-"""The classes of each client."""
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("case", CLUSTERED)
-def test_clusters_are_found(case: str, seed: int) -> None:
-    class_sets, noise = CLUSTERED[case], 0.2 if "single" in case else 0.3
-    mean, count = make_profiles(class_sets, max(4, 1 + max(map(max, class_sets))), noise, seed)
-    clusters = find_clusters(mean, count)
-    names = sorted(set(map(tuple, class_sets)))
-    truth = [names.index(tuple(classes)) for classes in class_sets]
-    assert adjusted_rand_index(truth, clusters.predict(mean).tolist()) > 0.98, clusters.cut
-    assert clusters.cut.confidence > 0.5
-
-
-@pytest.mark.parametrize("classes", [2, 3, 4, 10, 100])
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_random_profiles_form_one_cluster(classes: int, rounds: int) -> None:
-    for seed in range(5):
-        mean, count = make_profiles([[]] * 60, classes, 100.0, seed, rounds)
-        clusters = find_clusters(mean, count)
-        assert clusters.predict(mean).unique().tolist() == [0]
-        assert clusters.cut.confidence < 0.5
-
-
-def test_mixtures_of_classes_form_one_cluster() -> None:
-    shares = np.random.default_rng(0).dirichlet([0.5] * 10, size=100)
-    mean = normalize(torch.tensor(shares - 0.1, dtype=torch.float32))
-    assert find_clusters(mean, torch.ones(100, dtype=torch.int32)).cut.level == -1
-
-
-def test_equal_profiles_form_one_cluster() -> None:
-    mean, count = make_profiles([[0, 1]] * 30, 10, 0.1, 0)
-    assert find_clusters(mean, count).predict(mean).unique().tolist() == [0]
-
-
-def test_two_classes_are_separated_after_repeated_rounds() -> None:
-    class_sets = [[0]] * 14 + [[1]] * 6
-    once, count = make_profiles(class_sets, 2, 0.3, 0)
-    assert find_clusters(once, count).predict(once).unique().tolist() == [0]
-    often, count = make_profiles(class_sets, 2, 0.3, 0, rounds=4)
-    assert (
-        adjusted_rand_index([0] * 14 + [1] * 6, find_clusters(often, count).predict(often).tolist())
-        == 1
-    )
-
-
 def test_a_threshold_cuts_the_q_matrix() -> None:
-    mean, count = make_profiles([[0], [0], [1]], 4, 0.01, 0)
-    assert find_clusters(mean, count, threshold=0.7).predict(mean).tolist() == [0, 0, 1]
-    assert find_clusters(mean, count, threshold=0.0).predict(mean).tolist() == [0, 0, 0]
-
-
-def test_a_new_client_is_assigned_by_its_first_profile() -> None:
-    class_sets = [[0, 1]] * 7 + [[2, 3]] * 3
-    mean, count = make_profiles(class_sets, 10, 0.2, 0)
-    clusters = find_clusters(mean, count)
-    new_profiles, _ = make_profiles([[2, 3], [0, 1]], 10, 0.2, 9)
-    assert clusters.predict(new_profiles).tolist() == [
-        int(clusters.predict(mean)[-1]),
-        int(clusters.predict(mean)[0]),
-    ]
+    profiles = torch.tensor(
+        [[3.0, -1.0, -1.0, -1.0], [3.0, -1.0, -1.0, -1.0], [-1.0, 3.0, -1.0, -1.0]]
+    )
+    assert len(find_threshold_centers(profiles, 0.0)) == 1
+    centers = find_threshold_centers(profiles, 0.7)
+    torch.testing.assert_close(centers, normalize(profiles[1:]))
 
 
 def test_new_clients_get_the_mean_profile_of_similar_clients() -> None:

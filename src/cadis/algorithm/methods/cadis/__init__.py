@@ -5,7 +5,7 @@ from cadis.algorithm.methods.cadis.clustering import (
     cluster_by_threshold,
     compute_cluster_weights,
     compute_q_matrix,
-    find_clusters,
+    find_nearest_center,
     update_profiles,
 )
 from cadis.algorithm.methods.cadis.distillation import (
@@ -22,4 +22,5 @@ from cadis.algorithm.methods.cadis.similarity import (
     instance_similarity,
 )
 from cadis.algorithm.methods.cadis.soft_weights import compute_soft_weights
+from cadis.algorithm.methods.cadis.stable_clusters import StableClusters
 from cadis.algorithm.methods.cadis.transitive import estimate_all

@@ -17,9 +17,9 @@ from cadis.algorithm.methods.cadis.clustering import (
     average_linkage,
     cluster_by_threshold,
     compute_q_matrix,
-    find_clusters,
     find_contrast_cut,
     find_nearest_center,
+    find_threshold_centers,
     update_profiles,
 )
 from cadis.algorithm.methods.cadis.profiles import ClientProfiles, compute_class_profiles
@@ -29,6 +29,7 @@ from cadis.algorithm.methods.cadis.similarity import (
     TransitiveMode,
     instance_similarity,
 )
+from cadis.algorithm.methods.cadis.stable_clusters import StableClusters
 from cadis.errors import CadisError
 from cadis.types import ClientId, ClientUpdate, TensorState, compute_client_keys
 
@@ -91,21 +92,25 @@ def cluster_by_profiles(
         profiles: class profiles of the participants in this round, (k, classes).
         clients: the participants.
         tensors: server state.
-        threshold: epsilon in Eq. 13; None uses :func:`find_contrast_cut`.
+        threshold: epsilon in Eq. 13; None uses :class:`StableClusters`.
         label_clients: returns the labels to use instead of the clusters found, for ablations.
     """
     keys = compute_client_keys(clients)
     known = update_profiles(ClientProfiles.from_tensors(tensors), keys, profiles)
-    clusters = find_clusters(*known.subsample(MAX_CLUSTERED_CLIENTS), threshold)
+    mean_profiles, num_rounds = known.subsample(MAX_CLUSTERED_CLIENTS)
+    if threshold is None:
+        clusters = StableClusters.from_tensors(tensors).update(mean_profiles, num_rounds)
+        found = clusters.to_tensors()
+        scalars = {name: found[name] for name in ("cut", "confidence")}
+    else:
+        found = {"centres": find_threshold_centers(mean_profiles, threshold)}
+        scalars = _to_scalars(threshold=threshold)
     if label_clients:
         labels = label_clients(clients)
     else:
-        labels = clusters.predict(known.get(keys, profiles.shape[1])[0])
-    scalars = _to_scalars(cut=clusters.cut.level, confidence=clusters.cut.confidence)
-    if threshold is not None:
-        scalars = _to_scalars(threshold=threshold)
-    report = {"clusters": labels, "profile": profiles, **scalars}
-    tensors = {**known.to_tensors(), "centres": clusters.centers}
+        labels = find_nearest_center(known.get(keys, profiles.shape[1])[0], found["centres"])
+    report = {"clusters": labels, "profile": profiles, "centres": found["centres"], **scalars}
+    tensors = {**known.to_tensors(), **found}
     return ParticipantClusters(labels, torch.bincount(labels)[labels], tensors, report)
 
 

@@ -23,7 +23,6 @@ _SAME_CLASSES_SIMILARITY = 0.9
 _CUT_LEVELS = torch.linspace(0.4, 0.9, 51)  # candidates for the cut
 _CONTRAST_TOLERANCE = 0.03  # contrasts that differ by less count as equal
 _MIN_CONFIDENCE = 0.5  # if the confidence is smaller, all clients form one cluster
-_FEW_CLASSES = 3  # with so few classes, different clients often have similar profiles
 _ONE_CLUSTER_LEVEL = -1.0  # the smallest cosine: all clients are merged into one cluster
 # to measure repeatability: minimum sum, over clients, of their rounds after the first
 _MIN_REPEATED_ROUNDS = 10
@@ -262,49 +261,22 @@ def find_nearest_center(mean_profiles: Tensor, centers: Tensor) -> Tensor:
     return (normalize(mean_profiles) @ centers.T).argmax(dim=1)
 
 
-@dataclass(frozen=True)
-class ProfileClusters:
-    """Clusters of class profiles."""
-
-    centers: Tensor  # mean profile of each cluster, of norm 1, (clusters, classes)
-    cut: Cut  # the cut that was used
-
-    def predict(self, mean_profiles: Tensor) -> Tensor:
-        """Return the cluster of each client, given the clients' mean profiles, (k,)."""
-        return find_nearest_center(mean_profiles, self.centers)
+def compute_centers(profiles: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean profile of each cluster, of norm 1, (clusters, classes)."""
+    sums = torch.zeros(int(labels.max()) + 1, profiles.shape[1], dtype=profiles.dtype)
+    return normalize(sums.index_add(0, labels, profiles))
 
 
-def find_clusters(
-    mean_profiles: Tensor, num_rounds: Tensor, threshold: float | None = None
-) -> ProfileClusters:
-    """Cluster clients by the cosine similarity of their mean class profiles. Not in the paper.
+def find_threshold_centers(mean_profiles: Tensor, threshold: float) -> Tensor:
+    """Cluster mean class profiles with a threshold on their Q-matrix (Eq. 13).
 
     Args:
         mean_profiles: mean profiles, (n, classes).
-        num_rounds: number of rounds of each client, (n,).
-        threshold: epsilon for the Q-matrix (Eq. 13); None uses :func:`find_contrast_cut`.
+        threshold: epsilon.
+
+    Returns:
+        The mean profile of each cluster, of norm 1, (clusters, classes).
     """
     profiles = normalize(mean_profiles)
-    similarity = compute_cosines(profiles)
-    if threshold is not None:
-        labels = cluster_by_threshold(compute_q_matrix(similarity), threshold)
-        cut = Cut(threshold, 1.0)
-    else:
-        rounds = float(num_rounds.double().clamp(max=PROFILE_WINDOW).mean())
-        cut = find_contrast_cut(similarity, rounds)
-        confidence = _compute_confidence(cut, mean_profiles, num_rounds)
-        cut = Cut(cut.level, confidence).merge_all_if_uncertain()
-        labels = average_linkage(similarity, cut.level)
-    sums = torch.zeros(int(labels.max()) + 1, mean_profiles.shape[1])
-    return ProfileClusters(normalize(sums.index_add(0, labels, profiles)), cut)
-
-
-def _compute_confidence(cut: Cut, mean_profiles: Tensor, num_rounds: Tensor) -> float:
-    """Return the confidence of a cut, but at most the repeatability of the profiles.
-
-    While the repeatability cannot be measured yet, the confidence is 0 if there are few classes.
-    """
-    repeatability = compute_repeatability(mean_profiles, num_rounds)
-    if repeatability is not None:
-        return min(cut.confidence, repeatability)
-    return cut.confidence if mean_profiles.shape[1] > _FEW_CLASSES else 0.0
+    q = compute_q_matrix(compute_cosines(profiles))
+    return compute_centers(profiles, cluster_by_threshold(q, threshold))

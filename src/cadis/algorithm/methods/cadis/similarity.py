@@ -78,6 +78,8 @@ class SimilarityMatrix:
         mean: mean of the observed similarities; for other pairs, the estimate or 0, (n, n).
         count: f_ij, number of rounds with both clients; 0 for a pair never observed, (n, n).
         known: mask of the pairs that are observed or estimated, (n, n).
+        profiles: if the similarities are cosines of mean class profiles, these profiles,
+            (n, classes).
     """
 
     client_ids: tuple[ClientId, ...] = ()
@@ -85,6 +87,7 @@ class SimilarityMatrix:
     count: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int32))
     known: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.bool))
     _estimates: Estimates | None = field(default=None, repr=False)
+    profiles: Tensor | None = None
 
     def observe(self, client_ids: Sequence[ClientId], similarity: Tensor) -> "SimilarityMatrix":
         """Add the instance similarities of a round, (k, k), to the running means (Eq. 12).

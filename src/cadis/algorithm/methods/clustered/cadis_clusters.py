@@ -73,7 +73,7 @@ class CADISClusters(ClusteredMethod):
         if _is_split(state):
             profiles = compute_profiles(server_round, updates, state)
             aggregation = aggregate_by_cluster(updates, profiles, state)
-            scalars = {name: state.tensors[name] for name in ("cut", "confidence")}
+            scalars = {name: state.tensors[name] for name in ("centres", "cut", "confidence")}
             return replace(aggregation, report={**aggregation.report, **scalars})
         aggregation = CADIS(distillation=0).aggregate(server_round, updates, state)
         certain = count_certain_rounds(state.tensors, aggregation.tensors)
