@@ -287,10 +287,10 @@ class CADIS(BaseMethod):
 class CADISPaper(CADIS):
     """CADIS with the parts and parameters of the paper.
 
-    Use it to reproduce the paper. It has the same weights and the same local loss as ``CADIS``. The
-    server clusters the participants of a round: it compares their updates of the classifier layer
-    by their cosine similarity, averaged over rounds (Eq. 11 and 12), and applies a threshold to the
-    rescaled similarities (Eq. 13).
+    Use it to reproduce the paper. It has the weights of Eq. 1 and the local loss of Eq. 20, with
+    full distillation. The server clusters the participants of a round: it compares their updates of
+    the classifier layer by their cosine similarity, averaged over rounds (Eq. 11 and 12), and
+    applies a threshold to the rescaled similarities (Eq. 13).
 
     Departure from the paper: the threshold epsilon is constant, 0.7. In the paper it starts at 0.9
     or more and rises after every round. But clients of one cluster become less similar while the

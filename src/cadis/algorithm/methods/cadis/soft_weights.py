@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# In healthy training, updates are shorter than twice the median or than half the global model.
+# An update is long if its norm is above both limits: a multiple of the median norm of the round,
+# and a multiple of the norm of the global model.
 _LONG_FOR_ROUND = 2.0
 _LONG_FOR_MODEL = 0.5
 
@@ -22,7 +23,7 @@ def compute_soft_weights(num_samples: Tensor | Sequence[int], kernel: Tensor) ->
     Args:
         num_samples: n_i of each participant, (k,).
         kernel: similarity kappa_ij of each pair of participants, from 0 to 1; 1 on the diagonal,
-            (k, k).
+            (k, k). CADIS uses ``max(0, cosine)`` of their class profiles.
 
     Returns:
         Weights with sum 1, (k,), float64.

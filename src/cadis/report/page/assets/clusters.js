@@ -217,7 +217,7 @@
     empty: (data) => !data.runs.some(started),
     lead:
       "Bright blocks along the diagonal are groups of similar clients. Move the slider to see how they form. " +
-      "CADIS divides the weight of a client by the number of participants of its cluster, so that large " +
-      "clusters do not dominate; clients with more samples still have larger weights.",
+      "CADIS gives a client a smaller weight the more similar participants there are, so that large " +
+      "clusters do not dominate; among similar clients, those with more samples have larger weights.",
   });
 })(window.Cadis);
