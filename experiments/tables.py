@@ -27,7 +27,8 @@ _LABELS = {
     "cadis-paper": "CADIS (paper)",
     "cadis": "**CADIS now**",
     "cadis-oracle": "CADIS, true clusters",
-    "soft weights, herding": "CADIS, soft weights, herding",
+    "cadis-hard-weights": "CADIS, weights by clusters",
+    "fedyogi": "FedYogi",
     "singleset": "SingleSet (all data in one place)",
     "cadis-plain-weights": "FedAvg weights",
     "cadis-uniform": "uniform sampling",
@@ -38,6 +39,22 @@ _LABELS = {
 }
 
 Run = dict[str, Any]
+
+_NOW = ("clusters-digits", "clusters-fashion")
+"""Plans with results of the present default of CADIS.
+
+The other stored results are of the default of version 0.2, which had weights and sampling by
+clusters and constant server momentum. To replace them, delete their files and run the plans.
+"""
+
+_MAX_COLUMNS = 8
+"""Tables of more federations have one row per federation, not one column."""
+
+
+def _get_label(plan: str, method: str) -> str:
+    if method == "cadis" and plan not in _NOW:
+        return "**CADIS 0.2**"
+    return _LABELS.get(method, method.replace("now", "CADIS 0.2"))
 
 
 def rewrite() -> None:
@@ -116,7 +133,7 @@ def _make_full_table(plan: str) -> list[str]:
             if not runs:
                 continue
             cells = [federation] if len(federations) > 1 else []
-            cells += [_LABELS.get(method, method)]
+            cells += [_get_label(plan, method)]
             if not finite_runs:
                 rows.append([*cells, "diverged", "", "", "", "", ""])
                 continue
@@ -153,8 +170,11 @@ def _make_federation_table(plan: str, cell: Callable[[Sequence[Run], str], str])
                 cell(runs, name) if runs else ""
                 for runs, name in zip(groups_of_method, federations, strict=True)
             ]
-            rows.append([_LABELS.get(method, method), *cells])
-    return _format_table(["", *federations], rows)
+            rows.append([_get_label(plan, method), *cells])
+    header = ["", *federations]
+    if len(header) > _MAX_COLUMNS:
+        header, *rows = (list(column) for column in zip(header, *rows, strict=True))
+    return _format_table(header, rows)
 
 
 def _make_last_ten_table(plan: str) -> list[str]:
