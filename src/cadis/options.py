@@ -130,8 +130,8 @@ class PartitionOptions(DatasetOptions):
     )
     min_samples: Annotated[int, Gt(0)] = option(
         2,
-        "Minimum number of samples per client. A random partition gives each client at least so "
-        "many; a client with fewer in the dataset or in FILE.json is an error.",
+        "Minimum number of samples per client. Random partitions give each client at least N "
+        "samples. If the dataset or FILE.json gives a client fewer, the run stops with an error.",
         "data",
         in_card=False,
     )
@@ -194,7 +194,7 @@ class RunOptions(PartitionOptions):
     )
     test_clients: Annotated[int, Ge(0)] = option(
         10,
-        "Interval of the tests on clients' own data: every N rounds, and after the last round; 0 "
+        "How often to test on the clients' own data: every N rounds, and after the last round; 0 "
         "means never. A client's own data are its test samples (see --client-test and --own-tests) "
         "or, if it has none, its training samples.",
         "federation",
@@ -220,8 +220,9 @@ class RunOptions(PartitionOptions):
     )
     own_tests: bool = option(
         True,
-        "Switch for datasets that have test samples for each client: test the model on them or, "
-        "with --no-own-tests, on the client's training samples. No effect with --client-test.",
+        "If the dataset has test samples for each client, use them in the tests on clients' own "
+        "data; with --no-own-tests, use the clients' training samples instead. No effect with "
+        "--client-test.",
         "federation",
         resumable=True,
     )

@@ -119,10 +119,10 @@ def test_the_summary_of_very_many_clients_uses_a_sample(tmp_path: Path) -> None:
     assert summary["clusters_among"] == 300
     assert summary["clusters_found"] == 3
     assert summary["cluster_agreement"] == 1
-    assert "among 300 clients that ever took part" in format_summary(run)
+    assert "among a sample of 300 of the clients that took part" in format_summary(run)
     few = write_run(tmp_path / "few", CADIS(), clients=40, rounds=15)
     assert "clusters_among" not in RunData.read(few).summary
-    assert "among all clients that ever took part" in format_summary(few)
+    assert "among all clients that took part" in format_summary(few)
 
 
 def test_only_participants_are_estimated_again(

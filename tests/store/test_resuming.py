@@ -6,7 +6,7 @@ import pytest
 
 from cadis.algorithm.methods import CADIS
 from cadis.errors import CadisError
-from cadis.store import check_part_names
+from cadis.store import check_same_parts
 from cli_support import refuse
 from fabricated import write_run
 
@@ -24,7 +24,7 @@ OPTIONS = {"method": "cadis", "sampler": "clusters", "dataset": "images:here", "
 )
 def test_another_name_is_an_error(typed: dict[str, str], sentence: str) -> None:
     with pytest.raises(CadisError, match="The run in here was started with") as caught:
-        check_part_names(Path("here"), OPTIONS, typed)
+        check_same_parts(Path("here"), OPTIONS, typed)
     assert sentence in str(caught.value)
 
 
@@ -39,7 +39,7 @@ def test_another_name_is_an_error(typed: dict[str, str], sentence: str) -> None:
     ],
 )
 def test_same_name_and_names_resolved_later_are_accepted(typed: dict[str, object]) -> None:
-    check_part_names(Path("here"), OPTIONS, typed)
+    check_same_parts(Path("here"), OPTIONS, typed)
 
 
 def test_command_checks_names_before_loading_data(tmp_path: Path) -> None:

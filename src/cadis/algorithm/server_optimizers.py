@@ -19,8 +19,9 @@ _SHORT_STEP = 0.05
 class ServerOptimizer(Protocol):
     """Interface of the optimizer of the server, which works with every method.
 
-    It treats ``sent - aggregated`` as the gradient of a round. Derive a frozen dataclass and write
-    ``step``.
+    In each round, ``sent - aggregated`` takes the place of a gradient: it is the model that the
+    server sent, minus the aggregated model. To write your own optimizer, derive a frozen dataclass
+    from this class and define ``step``.
 
     Example:
         Half a step towards the aggregated model:
@@ -203,7 +204,8 @@ class Adam(_Adaptive):
 
     Attributes:
         server_lr: learning rate of the server in w <- w + server_lr * m / (sqrt(v) + tau), for the
-            global model w; each parameter changes by at most about this much in a round.
+            global model w; with the default betas, a parameter changes by at most about 2.4 times
+            server_lr in a round, because m and v have no bias correction.
         beta1: decay of the mean update in m <- beta1 * m + (1 - beta1) * update.
         beta2: decay of the mean squared update in v <- beta2 * v + (1 - beta2) * update^2.
         tau: constant in the step m / (sqrt(v) + tau); larger values make the steps of parameters
@@ -225,12 +227,13 @@ class Adam(_Adaptive):
 class Yogi(Adam):
     """Yogi on the server (FedYogi): v <- v - (1 - beta2) * delta^2 * sign(v - delta^2).
 
-    The rest is as in Adam. The size of the change of v does not depend on v, so that step sizes
-    change slowly.
+    The rest is as in Adam. The size of the change of v does not depend on v. So if updates become
+    much smaller, v decreases more slowly than in Adam, and the steps do not suddenly grow.
 
     Attributes:
         server_lr: learning rate of the server in w <- w + server_lr * m / (sqrt(v) + tau), for the
-            global model w; each parameter changes by at most about this much in a round.
+            global model w; with the default betas, a parameter changes by at most about 2.3 times
+            server_lr in a round, because m and v have no bias correction.
         beta1: decay of the mean update in m <- beta1 * m + (1 - beta1) * update.
         beta2: v moves towards update^2 by (1 - beta2) * update^2 in each round.
         tau: constant in the step m / (sqrt(v) + tau); larger values make the steps of parameters

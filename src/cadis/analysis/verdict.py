@@ -70,7 +70,7 @@ def _write_single(comparison: Comparison, group: Group, spread: Spread) -> str:
 
 
 def _write_without_ranking(comparison: Comparison) -> str:
-    """Write the main metric of a reference, or why there is none yet."""
+    """Write the main metric of a reference, or why no group can be ranked yet."""
     for group in comparison.groups:
         spread = comparison.compute_spread(group, RANKING_METRIC)
         if group.is_reference and spread is not None:
@@ -92,7 +92,10 @@ def _write_side_by_side(comparison: Comparison) -> str:
 
 
 def _write_verdicts_of_sets(comparison: Comparison) -> list[str]:
-    """Write the verdict of each set with several groups, unless the main sentence has it."""
+    """Write the verdict of each set with several groups, and which of them are identical.
+
+    The verdict is left out if ``write_verdict`` already has it.
+    """
     sets = comparison.comparable_sets
     is_written = comparison.results.kind == "compare" and len(sets) < _MAX_NAMES
     lines = []
@@ -133,67 +136,74 @@ def _write_numbers(comparison: Comparison) -> str:
 
 
 def _compare_best(comparison: Comparison) -> str:
-    """Compare the groups with the highest mean with the baseline or the lowest group."""
+    """Write how much better the leaders are, which are the groups with the highest mean.
+
+    They are compared with the baseline or, if there is none, with the group with the lowest mean.
+    """
     ranking = comparison.rank_groups()
     best, high = ranking[0]
-    top = [group for group, spread in ranking if high.mean - spread.mean < _TIE]
-    if len(top) == len(ranking):
-        return f"{_write_tie(comparison, top)} (mean over {high.count} seeds)."
-    near = [g for g in comparison.find_indistinguishable(best, RANKING_METRIC) if g not in top]
+    leaders = [group for group, spread in ranking if high.mean - spread.mean < _TIE]
+    if len(leaders) == len(ranking):
+        return f"{_write_tie(comparison, leaders)} (mean over {high.count} seeds)."
+    # Groups whose mean is lower, but not significantly
+    not_worse = comparison.find_indistinguishable(best, RANKING_METRIC)
+    not_worse = [group for group in not_worse if group not in leaders]
     if comparison.baseline is None:
-        return _compare_with_lowest(comparison, top, near)
-    return _compare_with_baseline(comparison, top, near)
+        return _compare_with_lowest(comparison, leaders, not_worse)
+    return _compare_with_baseline(comparison, leaders, not_worse)
 
 
 def _compare_with_lowest(
-    comparison: Comparison, top: Sequence[Group], near: Sequence[Group]
+    comparison: Comparison, leaders: Sequence[Group], not_worse: Sequence[Group]
 ) -> str:
     (best, high), *_, (worst, low) = comparison.rank_groups()
     metric = comparison.metric
-    if len(top) > 1 or near or not comparison.results.is_complete:
-        lead = _write_highest(comparison, top)
+    if len(leaders) > 1 or not_worse or not comparison.results.is_complete:
+        lead = _write_highest(comparison, leaders)
     else:
         lead = f"{best.label} is the best {_get_noun(comparison)} ({metric} {high.mean:.3f})"
     lowest = f"{worst.label} has the lowest {metric}, {low.mean:.3f}"
-    return f"{lead}. {lowest}.{_write_near(comparison, near)}"
+    return f"{lead}. {lowest}.{_write_not_worse(comparison, not_worse)}"
 
 
 def _compare_with_baseline(
-    comparison: Comparison, top: Sequence[Group], near: Sequence[Group]
+    comparison: Comparison, leaders: Sequence[Group], not_worse: Sequence[Group]
 ) -> str:
-    """Compare the top groups with the baseline or, if it is one of them, with the next group."""
+    """Compare the leaders with the baseline or, if it is one of them, with the next group."""
     ranking = comparison.rank_groups()
     best, high = ranking[0]
     means = {group.label: spread.mean for group, spread in ranking}
-    other = comparison.baseline
-    if other is None or other in top or other.label not in means:
-        other = next(group for group, _ in ranking if group not in top)
-    gap = _format_gap(comparison, high.mean - means[other.label])
-    evidence, is_significant = _test_lead(comparison, top, other)
-    is_better = is_significant and (len(top) > 1 or comparison.results.is_complete)
-    rest = [group for group in near if group is not other] if is_significant else []
-    others = _write_near(comparison, rest)
+    rival = comparison.baseline
+    if rival is None or rival in leaders or rival.label not in means:
+        rival = next(group for group, _ in ranking if group not in leaders)
+    gap = _format_gap(comparison, high.mean - means[rival.label])
+    evidence, is_significant = _test_lead(comparison, leaders, rival)
+    is_better = is_significant and (len(leaders) > 1 or comparison.results.is_complete)
+    unmentioned = [group for group in not_worse if group is not rival] if is_significant else []
+    note = _write_not_worse(comparison, unmentioned)
     if not is_better:
         doubt = "" if is_significant else ", but the difference is not significant"
-        lead = f"{_write_highest(comparison, top)}. This is {gap} higher than with {other.label}"
-        return f"{lead}{doubt} ({evidence}).{others}"
-    if len(top) > 1:
-        lead = f"{_write_tie(comparison, top)} and are better than {other.label}"
-        return f"{lead} by {gap} ({evidence}).{others}"
-    values = f"{comparison.metric} {high.mean:.3f} compared with {means[other.label]:.3f}"
-    if near or len(ranking) == 2:
-        return f"{best.label} is better than {other.label} by {gap} ({values}; {evidence}).{others}"
-    lead = f"{best.label} is the best {_get_noun(comparison)}, {gap} better than {other.label}"
+        lead = (
+            f"{_write_highest(comparison, leaders)}. This is {gap} higher than with {rival.label}"
+        )
+        return f"{lead}{doubt} ({evidence}).{note}"
+    if len(leaders) > 1:
+        lead = f"{_write_tie(comparison, leaders)} and are better than {rival.label}"
+        return f"{lead} by {gap} ({evidence}).{note}"
+    values = f"{comparison.metric} {high.mean:.3f} compared with {means[rival.label]:.3f}"
+    if not_worse or len(ranking) == 2:
+        return f"{best.label} is better than {rival.label} by {gap} ({values}; {evidence}).{note}"
+    lead = f"{best.label} is the best {_get_noun(comparison)}, {gap} better than {rival.label}"
     return f"{lead} ({values}; {evidence})."
 
 
-def _test_lead(comparison: Comparison, top: Sequence[Group], other: Group) -> tuple[str, bool]:
-    """Return the evidence that the top groups are better, and whether it is significant.
+def _test_lead(comparison: Comparison, leaders: Sequence[Group], rival: Group) -> tuple[str, bool]:
+    """Return the evidence that the leaders are better, and whether it is significant.
 
-    If there are several top groups, the largest p-value counts.
+    If there are several leaders, the largest p-value counts.
     """
     corrected = comparison.correct_p_values(RANKING_METRIC)
-    groups = [other] if comparison.baseline in top else top
+    groups = [rival] if comparison.baseline in leaders else leaders
     groups = [group for group in groups if group.label in corrected]
     if not groups:
         return "there are too few common seeds for a test", False
@@ -261,14 +271,14 @@ def _get_noun(comparison: Comparison) -> str:
     return "setting" if comparison.results.kind == "sweep" else "method"
 
 
-def _write_tie(comparison: Comparison, top: Sequence[Group]) -> str:
+def _write_tie(comparison: Comparison, leaders: Sequence[Group]) -> str:
     mean = comparison.rank_groups()[0][1].mean
-    return f"{_join_labels(comparison, top)} have the same {comparison.metric} of {mean:.3f}"
+    return f"{_join_labels(comparison, leaders)} have the same {comparison.metric} of {mean:.3f}"
 
 
-def _write_highest(comparison: Comparison, top: Sequence[Group]) -> str:
-    verb, mean = "has" if len(top) == 1 else "have", comparison.rank_groups()[0][1].mean
-    labels = _join_labels(comparison, top)
+def _write_highest(comparison: Comparison, leaders: Sequence[Group]) -> str:
+    verb, mean = "has" if len(leaders) == 1 else "have", comparison.rank_groups()[0][1].mean
+    labels = _join_labels(comparison, leaders)
     return f"{labels} {verb} the highest {comparison.metric}, {mean:.3f}"
 
 
@@ -277,7 +287,7 @@ def _format_gap(comparison: Comparison, gap: float) -> str:
     return f"{100 * gap:.1f} percentage points" if is_accuracy else f"{gap:.3f}"
 
 
-def _write_near(comparison: Comparison, groups: Sequence[Group]) -> str:
+def _write_not_worse(comparison: Comparison, groups: Sequence[Group]) -> str:
     """Write that the best group is not significantly better than some other groups."""
     if not groups:
         return ""

@@ -46,7 +46,7 @@ _MODEL = click.option(
     "--model",
     metavar="FILE.py:FUNCTION",
     help="Your function that creates the model; needed only if the model was given to cadis.run in "
-    "Python, or if the file of the function was moved.",
+    "Python, or if you trained with --model FILE.py:FUNCTION and have moved that file.",
 )
 _NAME = click.option(
     "--name", metavar="NAME", help="Name of the model, if the run has several, as with ifca."

@@ -17,13 +17,13 @@ from cadis.experiment import (
     ExperimentConfig,
     Tracking,
     combine_callbacks,
-    drop_paper_table,
+    drop_paper_results,
     read_preset,
     resolve,
     run_experiment,
 )
 from cadis.report.terminal import make_summary_table, print_line, show_run_progress
-from cadis.store import RunFolder, check_part_names
+from cadis.store import RunFolder, check_same_parts
 
 _MAX_NAME = 100
 """Maximum number of characters of a name; a longer name is cut, and its hash is added."""
@@ -44,7 +44,7 @@ def run(
                 "--resume needs the folder of the run (--out FOLDER), and no file or preset."
             )
         file = RunFolder(out).read_config()
-        check_part_names(out, file, options)
+        check_same_parts(out, file, options)
     else:
         file = read_file_options(experiment, preset)
     config = resolve(file, options)
@@ -65,7 +65,7 @@ def read_file_options(experiment: Path | None = None, preset: str | None = None)
         raise CadisError("Give either a file or a preset, not both.")
     if preset is not None:
         return read_preset(preset)
-    return {} if experiment is None else drop_paper_table(read_toml(experiment))
+    return {} if experiment is None else drop_paper_results(read_toml(experiment))
 
 
 def make_run_name(*parts: str) -> str:

@@ -44,10 +44,10 @@ def hold_out_tenth_per_class(labels: Sequence[int], clients: Sequence[str | None
 def hold_out(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Draw the test samples of one client, stratified by class.
 
-    The number of test samples is the share times the number of samples, rounded, and at least one.
-    It is split among the classes with the largest remainder method; ties are broken at random. A
-    class with several samples keeps at least one for training. A client with a single sample
-    trains on it and is not tested.
+    The number of test samples is the share times the number of samples, rounded. It is at least
+    one, unless the share is 0. It is split among the classes with the largest remainder method;
+    ties are broken at random. A class with several samples keeps at least one for training. A
+    client with a single sample trains on it and is not tested.
 
     Args:
         labels: labels of the client's samples, (n,).

@@ -30,7 +30,7 @@ _LABEL, _SPLIT = "label", "split"
 
 _MAX_CLASSES = 1000
 _FEW_ROWS = 20
-"""Number of rows up to which all values of a text column may differ without a warning."""
+"""Tables with at most this many rows get no warning about values that occur only once."""
 
 _NONE = "none"
 """In the label column, this may be the name of a class; in other columns, it is a missing value."""
@@ -202,7 +202,7 @@ def _warn_about_identifiers(cells: "Series", callbacks: Callbacks) -> None:
         callbacks.say(
             f"In the column {cells.name}, {len(unique):,} of {len(cells):,} rows have a value that "
             f"occurs only once, such as {unique.iloc[0]!r}. Each of these values becomes an input "
-            "of the model; if they are names or numbers of patients, ignore the column with "
+            "of the model; if they identify patients (names or IDs), ignore the column with "
             f"--ignore-columns {cells.name}."
         )
 
@@ -219,11 +219,13 @@ def _check_numbers(cells: "Series") -> None:
 
 
 def _group_by_client(clients: "Index | Series", rows: Tensor) -> dict[str, Tensor]:
-    """Return the indices of each client among selected rows, in natural order of the clients.
+    """Select rows, and return the indices of each client's rows in this selection.
+
+    Clients are in natural order.
 
     Args:
-        clients: client of each row, "" for none.
-        rows: mask of the selected rows, (n,), bool.
+        clients: client of each row before the selection; "" for none.
+        rows: mask of the rows to select, (n,), bool.
     """
     groups = group_indices_by_client([client or None for client in clients[rows.numpy()]])
     return {client: groups[client] for client in sorted(groups, key=natural_key)}

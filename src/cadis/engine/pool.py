@@ -77,7 +77,7 @@ class ProcessPool:
     """A pool of worker processes. Pipes carry small objects; tensors are in shared memory.
 
     All workers read items from one pipe. The pool keeps a few items there in advance, so that no
-    worker waits for the server.
+    worker waits for the main process.
     """
 
     def __init__(
@@ -85,17 +85,18 @@ class ProcessPool:
     ) -> None:
         reader, self._items = mp_context.Pipe(duplex=False)
         self._lock = mp_context.Lock()  # keep a reference: spawned processes open it by name later
+        # A forked worker inherits the main process's end of the pipe, and has to close it.
         inherited_end = self._items if mp_context.get_start_method() == "fork" else None
         self._processes: list[BaseProcess] = []
         self._results: list[Connection] = []
         for _ in range(workers):
-            server_end, worker_end = mp_context.Pipe(duplex=False)
+            main_end, worker_end = mp_context.Pipe(duplex=False)
             arguments = (context, mailbox, reader, self._lock, worker_end, inherited_end)
             process = mp_context.Process(target=_serve, args=arguments, daemon=True)
             with _block_interrupts():
                 process.start()
             worker_end.close()
-            self._results.append(server_end)
+            self._results.append(main_end)
             self._processes.append(process)
         reader.close()
 
@@ -161,20 +162,20 @@ def _serve(
     results: Connection,
     inherited_end: Connection | None,
 ) -> None:
-    """Run work items in a worker process until the server closes the pipe.
+    """Run work items in a worker process until the main process closes the pipe.
 
     Args:
         context: constant data of the run.
         mailbox: shared memory for messages.
         items: pipe from which all workers read work items.
         lock: lock that a worker holds while it reads from the pipe.
-        results: pipe to the server for results.
-        inherited_end: the server's end of the pipe of work items, if the process inherited it.
+        results: pipe to the main process for results.
+        inherited_end: the main process's end of the pipe of work items, if the worker inherited it.
     """
     if inherited_end is not None:  # if it stayed open, the pipe would never close
         inherited_end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
-    threading.Thread(target=_exit_with_server, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
+    threading.Thread(target=_exit_with_main_process, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
     worker = Worker(context, mailbox)
@@ -184,16 +185,16 @@ def _serve(
                 work, index, item = items.recv()
             try:
                 result = worker.run(work, item)
-            except RunError as error:  # the server raises it
+            except RunError as error:  # the main process raises it
                 result = error
             results.send((index, result))
         except (EOFError, BrokenPipeError):
             return
 
 
-def _exit_with_server() -> None:
-    """Exit this process when the server has ended, even during training."""
-    server = multiprocessing.parent_process()
-    if server is not None:
-        wait([server.sentinel])
+def _exit_with_main_process() -> None:
+    """Exit this worker process when the main process has ended, even during training."""
+    main = multiprocessing.parent_process()
+    if main is not None:
+        wait([main.sentinel])
         os._exit(1)

@@ -22,7 +22,7 @@ from cadis.experiment.parameters import (
     to_option_name,
 )
 from cadis.experiment.presets import (
-    drop_paper_table,
+    drop_paper_results,
     list_presets,
     read_paper,
     read_preset,

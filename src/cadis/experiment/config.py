@@ -115,8 +115,8 @@ def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Experiment
     """Merge the options of a file with overrides, validate them, and fill in defaults.
 
     Args:
-        file: the content of a TOML file: names of parts, settings, and one table of parameters per
-            part or partition.
+        file: the content of a TOML file: names of parts such as ``method = "cadis"``, settings, and
+            a table with the parameters of each part or partition.
         overrides: options of the command line: names of parts, settings and parameters, in one
             flat mapping. They override the values of the file.
     """
@@ -132,8 +132,8 @@ def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Experiment
     classes = add_implied_transforms({**chosen_classes, PARTITION.key: (partition,)}, parameters)
     known_parts = [*list_builtin_parts(), *find_user_classes(options)]
     if not all(_find_parts(name, known_parts) for name in tables):
-        # The file may have tables for the user's own parts that it names, even if the command line
-        # names other parts instead.
+        # The command line may replace a user's own part that the file names. The file may still
+        # have a table for that part.
         known_parts += find_user_classes(flat)
     _check_tables(tables, known_parts, classes)
     names = {key: _format_choice(options, key, chosen_classes) for key in KINDS}
@@ -191,8 +191,10 @@ def _check_flat(flat: Mapping[str, Any]) -> None:
 def _flatten_tables(file: Mapping[str, Any]) -> dict[str, Any]:
     """Convert tables such as ``[sampler.clusters]`` to the form ``["sampler.clusters"]``.
 
-    TOML reads the first form as a table ``clusters`` in a table ``sampler``, and the second form as
-    one table. A file with the option ``sampler = "clusters"`` can have only the second form.
+    Both forms give the parameters of the sampler "clusters". TOML reads the first form as a table
+    ``clusters`` inside a table ``sampler``, and the second form as a single table. If a file also
+    has the option ``sampler = "clusters"``, only the second form is valid TOML, because
+    ``sampler`` cannot be both a string and a table.
     """
     options: dict[str, Any] = {}
     for key, value in file.items():

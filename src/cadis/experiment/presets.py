@@ -32,10 +32,10 @@ def read_preset_text(name: str) -> str:
 
 def read_preset(name: str) -> dict[str, Any]:
     """Return the options of a preset."""
-    return drop_paper_table(tomllib.loads(read_preset_text(name)))
+    return drop_paper_results(tomllib.loads(read_preset_text(name)))
 
 
-def drop_paper_table(options: dict[str, Any]) -> dict[str, Any]:
+def drop_paper_results(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the table "paper", which has the results of the paper instead of options."""
     return {key: value for key, value in options.items() if key != "paper"}
 

@@ -51,9 +51,9 @@ def local_train(
 ) -> RecordDict:
     """Train the global model on the data of this client with the server's algorithm.
 
-    Training runs on the device of ``model``. ``epochs``, ``batch-size`` and ``lr`` are read from
-    the config of the message. :class:`~cadis.flower.strategy.MethodStrategy` adds the names and
-    parameters of the method and the other parts, the client id and the seed.
+    Training runs on the device of ``model``. The config of the message has settings such as
+    ``epochs``, ``batch-size`` and ``lr``. :class:`~cadis.flower.strategy.MethodStrategy` adds to it
+    the method and the other parts (their names and parameters), the client id and the seed.
 
     Args:
         model: a model with the architecture of the global model; it is not changed.
@@ -93,6 +93,7 @@ def local_train(
     received = _read_from_server(content, flat, arrays_key, record)
     folder = state_dir or get_state_folder()
     states = ClientStates(folder, config.run, config.client) if config.run else None
+    # A newer state may exist: of a round in which the server did not aggregate the update.
     state = states.load(config.state_round) if states is not None else None
     output = train_client(
         received,

@@ -91,7 +91,11 @@ class ClientRegistry:
             self.members[client] = replace(self.members[client], last_round=number)
 
     def _choose_node(self, client: ClientId, nodes: list[NodeInfo]) -> NodeInfo | None:
-        """Return the node of the client, or None if it is ambiguous."""
+        """Choose one of the nodes that claim a client id; return None if the choice is not clear.
+
+        If a node has the id as its registered name now, or had it before, only nodes with this name
+        can be chosen. Of several nodes, the one that had the id before is chosen.
+        """
         member, named = self.members.get(client), [node for node in nodes if node.name]
         eligible = named if named or (member is not None and member.registered) else nodes
         if len(eligible) > 1 and member is not None:

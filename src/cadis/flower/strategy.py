@@ -217,7 +217,8 @@ class MethodStrategy(Strategy):
         except RunError as error:
             hint = f" The earlier rounds are saved in {self.settings.out}: set resume=True."
             raise RunError(f"{error}{hint if self.settings.out else ''}") from error
-        if run.state.round and run.state.round not in train_metrics:  # resumed after the last round
+        if run.state.round and run.state.round not in train_metrics:
+            # The resumed run was complete, so no round ran: evaluate its last state again.
             evaluations = read_evaluations(run.transport.evaluate_on_server(run.state))
             clients = run.transport.all_clients()
             evaluation = combine_evaluations(
@@ -236,7 +237,11 @@ class MethodStrategy(Strategy):
         return None
 
     def _get_run(self, arrays: ArrayRecord, grid: Grid) -> "_Run":
-        """Return the current run; create it if Flower's own loop runs instead of ``start``."""
+        """Return the current run; create it if ``start`` has not.
+
+        This is so if Flower's base method ``Strategy.start`` runs the rounds instead of the
+        ``start`` of this class, as in Flower's wrappers for differential privacy.
+        """
         if self._run is None:
             self._run = _Run(self.algorithm, self.settings, arrays, grid)
         self._run.transport.grid = grid
@@ -250,7 +255,7 @@ class _Run:
         server: runs the rounds.
         transport: sends messages to the clients.
         state: the state that the next round starts from.
-        plan: plan of the current round, if Flower's own loop calls the strategy.
+        plan: plan of the current round; used only if Flower's ``Strategy.start`` runs the rounds.
     """
 
     def __init__(
@@ -281,8 +286,12 @@ class _Run:
         return ArrayRecord(self.transport.layout.unpack_models(self.state.server.models))
 
     def update_models(self, arrays: ArrayRecord) -> RunState:
-        """Return the state with the models in ``arrays``, which Flower's loop may have changed."""
-        if not self.state.round:  # the method may have split the initial model into several
+        """Return the state with the models in ``arrays``.
+
+        They differ from those in the state if a wrapper, such as Flower's differential privacy, has
+        changed the result of ``aggregate_train``.
+        """
+        if not self.state.round:  # arrays has one initial model, but the method may have several
             return self.state
         models = to_models(arrays, self.transport.layout, self.state.server.models)
         return replace(self.state, server=replace(self.state.server, models=models))

@@ -61,7 +61,8 @@ class TrainConfig:
         participants: number of clients that train in the round.
         head: name of the classifier layer; empty for the last linear layer.
         run: id of the run, with which the client finds its state.
-        state_round: round after which the client saved the state to start from; 0 for no state.
+        state_round: last round in which the server aggregated an update of the client; the client
+            starts from the state that it saved in this round. 0 for no state.
     """
 
     round: int = 1

@@ -123,9 +123,10 @@ class Predictor(nn.Module):
         """Return the probabilities for raw inputs.
 
         Args:
-            raw: images as pixels from 0 to 255 of any type, (n, channels, height, width); rows of
-                a table, encoded with :meth:`cadis.data.TablePreprocessing.encode`, (n, features);
-                for a model that was passed to ``cadis.run``, inputs like its training data.
+            raw: a batch of inputs. Images are pixels from 0 to 255 of any type, (n, channels,
+                height, width). Rows of a table are encoded with
+                :meth:`cadis.data.TablePreprocessing.encode`, (n, features). If the model was passed
+                to ``cadis.run``, inputs have the same form as its training data.
 
         Returns:
             Probabilities, (n, classes).
@@ -201,8 +202,8 @@ def load(
         run: folder of a run, or file of a model such as ``model.safetensors``.
         which: "last" for the model after the last round, "best" for the model after the best round.
         model: a module, which is copied before the parameters are loaded, or the
-            ``file.py:function`` that creates one. It is needed only for your own model, if cadis
-            cannot create it from its name.
+            ``file.py:function`` that creates one. It is needed only for your own model: if you
+            passed a module to ``cadis.run``, or have moved the file of the function.
         name: name of the model, if the method has several models.
 
     Returns:

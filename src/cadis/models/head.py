@@ -19,7 +19,7 @@ class Head:
     """The names of the classifier layer and its tensors.
 
     Attributes:
-        layer: the layer's name in the model; empty if the tensors have numbers instead of names.
+        layer: the layer's name in the model; "" if the model is a plain list of tensors.
         parts: the names of its weight, (outputs, features), and of its bias, if it has a bias.
     """
 
@@ -34,8 +34,9 @@ def find_head(
 ) -> Head | None:
     """Find the classifier layer from the names and shapes of a model's tensors.
 
-    Tensors of a ``state_dict`` are named ``<layer>.weight`` and ``<layer>.bias``. Tensors of a
-    plain list are named "0", "1", ..., and a bias follows the weight of its layer.
+    If the tensors come from a ``state_dict``, they are named ``<layer>.weight`` and
+    ``<layer>.bias``. If they come from a plain list, they are named by their positions "0", "1",
+    ..., and the bias of a layer stands directly after its weight.
 
     Args:
         shapes: the shapes of all tensors by name.

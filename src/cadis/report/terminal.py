@@ -42,8 +42,8 @@ def show_run_progress(
 ) -> Iterator[tuple[OnRound, Callbacks]]:
     """Show the rounds of a run and its main metric.
 
-    A terminal gets live bars, a notebook a line that is updated, and any other output one line
-    per tenth of the rounds.
+    A terminal shows live bars, and a notebook shows one line that is updated. In any other output,
+    a line is printed after each tenth of the rounds.
 
     Args:
         console: where to print.
@@ -181,6 +181,7 @@ def _make_accuracy_rows(
         for name, value in summary.get("measures", {}).items():
             if value is not None:
                 yield escape(format_metric_name(name)), format_number(value)
+        # The key "headline" has the name of the task's main metric, if that is not accuracy.
         main_metric = escape(format_metric_name(summary.get("headline", "")))
         if (key := f"best_{summary.get('headline')}") in summary:
             yield f"best {main_metric}", format_number(summary[key])
@@ -202,18 +203,18 @@ def _make_cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield "clusters found", str(summary["clusters_found"])
     sample_size = summary.get("clusters_among")
-    clients = "all clients that ever took part"
+    group = "all clients that took part"
     if sample_size is not None:
-        clients = f"{sample_size} clients that ever took part"
+        group = f"a sample of {sample_size} of the clients that took part"
     agreements = {
         "among the participants of a round, mean over rounds": summary["round_agreement"],
-        f"among {clients}, after the last round": summary["cluster_agreement"],
+        f"among {group}, after the last round": summary["cluster_agreement"],
     }
-    known = {clients: value for clients, value in agreements.items() if value is not None}
+    known = {label: value for label, value in agreements.items() if value is not None}
     if known:
         yield "  agreement with true clusters (adjusted Rand index)", ""
-    for clients, value in known.items():
-        yield f"    {clients}", format_number(value)
+    for label, value in known.items():
+        yield f"    {label}", format_number(value)
 
 
 def format_summary(folder: RunFolder) -> str:
@@ -226,7 +227,7 @@ def format_summary(folder: RunFolder) -> str:
 
 
 def print_tables(console: Console, comparison: Comparison) -> None:
-    """Print the tables that fit the terminal, each with its note, and the notes on all tables."""
+    """Print the tables that fit the terminal, each with its own note, then the common notes."""
     for table in make_main_tables(comparison):
         if fits_terminal(table):
             console.print(to_rich(table))

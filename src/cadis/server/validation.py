@@ -1,6 +1,6 @@
 """Validation of client updates before aggregation.
 
-The server checks every update, from the engine and from Flower, and rejects invalid ones.
+The server rejects invalid updates, in a simulation and on Flower.
 """
 
 from collections import Counter
@@ -61,8 +61,8 @@ def split_valid(
 ) -> tuple[list[ClientUpdate], list[Rejection]]:
     """Return the valid updates, and the rejections of the others.
 
-    Besides their models, all valid updates have tensors of the same names, shapes and dtypes: the
-    most frequent combination.
+    Methods may send tensors besides the models. If their names, shapes or dtypes differ between
+    updates, the most frequent combination is valid, and updates with another one are rejected.
     """
     complete, valid, rejected = [], [], []
     for update in updates:
@@ -84,8 +84,9 @@ def split_valid(
 def limit_counts(counts: Sequence[int], limit: float | None) -> list[int]:
     """Limit numbers of samples to ``limit`` times their median.
 
-    The median of an even number of counts is here the lower one of the two in the middle. With
-    their mean, one of two clients could report more than ``limit`` times as much as the other.
+    If the number of counts is even, the median is here the lower one of the two in the middle. For
+    example, two clients report 10 and 1000 samples, and the limit is 10. The median is 10, so 1000
+    is reduced to 100. The mean of both, 505, would allow 5050 samples.
 
     Args:
         counts: number of samples that each client reported.

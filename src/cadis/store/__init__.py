@@ -39,7 +39,7 @@ from cadis.store.observations import (
     list_compared_clients,
     list_other_scalars,
 )
-from cadis.store.resuming import check_part_names
+from cadis.store.resuming import check_same_parts
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import (
     PaperResults,

@@ -1,6 +1,11 @@
 """The folder of a run: its files, their verification, and its lock.
 
 :class:`~cadis.store.RunWriter` writes the folder; analyses, reports and predictors read it.
+
+A file is replaced in three steps. ``stage`` writes its new content to a draft. Then the manifest of
+the checkpoint is written, with the digest of the draft: from now on, the new content is valid. Then
+``publish`` renames the draft to the file. If the process is killed between the last two steps, the
+draft has the valid content.
 """
 
 import re
@@ -180,15 +185,18 @@ class RunFolder:
         return parse_records(content, self.history_path)
 
     def stage(self, files: Mapping[str, bytes]) -> dict[str, str]:
-        """Write the drafts of files that the next manifest lists; return their digests."""
+        """Write the contents of files to drafts; return their digests for the next manifest."""
         for name, content in files.items():
             write_draft(self.path / name, content)
         if files:
             sync_folder(self.path)
         return {name: compute_digest(content) for name, content in files.items()}
 
-    def is_unchanged(self, name: str) -> bool:
-        """Return whether a file is missing or still has the content that the run wrote."""
+    def may_overwrite(self, name: str) -> bool:
+        """Return whether a file is missing or still has the content that the run wrote.
+
+        Else the user has replaced or edited it, or it is damaged.
+        """
         path = self.path / name
         if path.is_symlink() or not path.exists():
             return not path.is_symlink()
@@ -220,7 +228,10 @@ class RunFolder:
 
     @retry_if_damaged
     def _read(self, name: str) -> bytes:
-        """Return the content of a file, or of its draft if only that has the expected digest."""
+        """Return the content of a file, or of its draft if the draft was not renamed yet.
+
+        The digest in the manifest shows which of the two is valid.
+        """
         content = read_file(self.path / name)
         digest = self._read_digests().get(name)
         if digest in (None, compute_digest(content)):
@@ -270,6 +281,7 @@ class RunFolder:
         Raise an error if the folder has any other files. The lock file is not returned.
         """
         files = self._list_paths()
+        # A run writes these files before its marker, so they do not need the marker.
         before_marker = {"checkpoint/lock", get_draft_path(Path(_MARKER)).name}
         is_known = all(
             (_EARLY_FILE.fullmatch(name) or _DRAFT.fullmatch(name))

@@ -142,14 +142,14 @@ def _format_columns(description: ModelDescription) -> str:
 def _format_column(column: NumberColumn | CategoryColumn) -> str:
     """Describe the content of a column; more than ten categories are not listed, only counted."""
     if isinstance(column, NumberColumn):
-        may_lack, content = column.may_lack, "a number"
+        may_be_missing, content = column.may_lack, "a number"
     else:
         categories = [category for category in column.categories if category]
-        may_lack = len(categories) < len(column.categories)
+        may_be_missing = len(categories) < len(column.categories)
         content = f"one of {len(categories):,} categories"
         if len(categories) <= _MAX_CATEGORIES:
             content += f": {', '.join(categories)}"
-    return f"{content}; may be missing" if may_lack else content
+    return f"{content}; may be missing" if may_be_missing else content
 
 
 def _format_usage(description: ModelDescription) -> str:

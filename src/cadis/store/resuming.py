@@ -131,7 +131,7 @@ def check_options(folder: Path, config: str, options: Mapping[str, Any]) -> None
             raise CadisError(_describe_difference(folder, key, old, new))
 
 
-def check_part_names(
+def check_same_parts(
     folder: Path, options: Mapping[str, Any], new_options: Mapping[str, Any]
 ) -> None:
     """Raise an error if the user names another method, dataset or model than the run has.

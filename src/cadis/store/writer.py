@@ -155,7 +155,7 @@ class RunWriter:
             "model.safetensors": self._encode_models(state),
             "summary.json": format_json(summary).encode(),
         }
-        if self.folder.is_unchanged(CARD_FILE):  # else the user has edited the card
+        if self.folder.may_overwrite(CARD_FILE):  # else the user has edited the card
             card = format_model_card(self._describe(state), summary, federation)
             files[CARD_FILE] = card.encode()
         with self._catch_disk_errors():

@@ -48,7 +48,11 @@ class TensorBoard(Tracker):
         writer.flush()
 
     def _open(self, purge_step: int | None = None) -> Any:
-        """Return the writer. TensorBoard ignores older events from step ``purge_step`` on."""
+        """Return the writer; create it at the first call.
+
+        If the run was resumed, ``purge_step`` is its first new round. TensorBoard then ignores
+        events of this and later rounds in the older files.
+        """
         if self._writer is None:
             self._writer = self._module.SummaryWriter(str(self._events), purge_step=purge_step)
             options = flatten_options(self._options())

@@ -40,8 +40,8 @@ def check_model(model: FlatModel, samples: Samples, algorithm: Algorithm) -> Non
     """Raise a CadisError if the model and the samples do not match.
 
     The model must accept the inputs. If the algorithm uses the classifier layer, the outputs of
-    this layer must be the outputs of the model. Its input must be one vector per sample, not one
-    per word or image patch, because the algorithm compares one representation per sample.
+    this layer must be the outputs of the model. The input of this layer must be one vector per
+    sample, not one per word or image patch: the algorithm uses it as the sample's representation.
     """
     two_samples = samples.take(slice(0, 2))
     with _convert_model_errors(samples):
@@ -102,8 +102,8 @@ class Evaluation:
 
     Attributes:
         confusion: number of samples for each true class (row) and predicted class (column),
-            (classes, classes), int64. A sample with NaN among its outputs is wrong: it is counted
-            in the column after the true class.
+            (classes, classes), int64. A sample with NaN among its outputs counts as wrong: its
+            predicted class is the class after the true class, or class 0 after the last class.
         total_loss: the sum of the task's loss over all samples.
         outputs: the model's outputs, (n, outputs), if the task's metrics need them; else empty.
         labels: the true labels, (n,), if ``outputs`` is not empty; else empty.
@@ -137,7 +137,10 @@ class Evaluation:
         return _unpickle, (self.total_loss, *(tensor.numpy() for tensor in tensors))
 
     def repeat(self, count: int) -> "Evaluation":
-        """Return the sum of ``count`` copies: one for each client that uses the model."""
+        """Return the sum of ``count`` copies, for a model that ``count`` clients use.
+
+        It has no outputs and labels, so that the task's metrics cannot be computed.
+        """
         return Evaluation(self.confusion * count, self.total_loss * count)
 
     @property
@@ -171,7 +174,7 @@ class Evaluation:
         return float((2 * true_positives / total).nanmean())
 
     def compute_metrics(self, task: Task) -> Mapping[str, float]:
-        """Return the task's metrics by name, with balanced accuracy and F1 if the task has none."""
+        """Return the task's metrics by name; add balanced accuracy and F1 if they are missing."""
         defaults = {"balanced_accuracy": self.balanced_accuracy, "f1": self.f1}
         metrics = self.compute_task_metrics(task)
         missing = {name: value for name, value in defaults.items() if name not in metrics}

@@ -50,8 +50,9 @@ class HiCS(BaseSampler):
             update of the classifier bias; "auto" is half of max |db|, averaged over clients.
         entropy_weight: factor in the distance of two clients, which is angle + entropy_weight *
             (difference of their class entropies).
-        preference: initial strength of the preference for clusters with balanced classes, in
-            exp(preference * mean class entropy); 0 is no preference.
+        preference: initial strength of the preference for clusters with balanced classes: a cluster
+            is drawn with probability proportional to exp(preference * mean class entropy); with 0,
+            all clusters are equally likely.
         annealing: number of rounds in which the preference decreases linearly to 0.
         num_clusters: number of clusters that clients are grouped into; "auto" is the number of
             participants.

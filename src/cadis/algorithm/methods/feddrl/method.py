@@ -59,9 +59,9 @@ class FedDRL(ReceivedLossMethod):
     n_i / N.
 
     Attributes:
-        reach: upper limit of mu_i, the output of the agent's actor (a neural network on the server)
-            for client i. The weights are the softmax of mu_i plus random noise; without the noise,
-            two weights differ at most by the factor exp(reach).
+        reach: upper limit of mu_i, the number that the agent's actor (a neural network on the
+            server) computes for client i. The weights are the softmax of mu_i plus random noise.
+            Without the noise, the largest weight is less than exp(reach) times the smallest.
         exploration: largest standard deviation of the random noise added to mu_i, as a fraction of
             mu_i.
         discount: factor by which a reward counts less for each round that it lies in the future.

@@ -115,7 +115,7 @@
       : "q of each pair of clients: of the rounds in which both clients took part, the fraction in which they were " +
         "in the same cluster, rescaled so that the smallest value is 0";
     const numbers =
-      run.flow.rounds.length > 1 ? ' The tooltips of "Clusters over rounds" have the same numbers.' : "";
+      run.flow.rounds.length > 1 ? ' The tooltips of "Clusters over rounds" show the same cluster numbers.' : "";
     const shown = run.clients.length;
     const limits = run.sampled
       ? " The clusters, their agreement with the true clusters, and the smallest similarity, which becomes q = 0, " +
@@ -124,8 +124,8 @@
     const sample = run.num_clients > shown ? ` ${shown} of ${run.num_clients} clients are shown.${limits}` : "";
     return (
       `First chart: ${q}; white outlines: the true or found clusters, as chosen at "Sort clients by"${strip}. ` +
-      "Second chart: weight of each participant in the new global model, and the number and color of the cluster in " +
-      `which the server put it in this round.${numbers}${agreement}${threshold}${confidence}${sample}`
+      "Second chart: weight of each participant in the new global model. The label and color of a bar show in which " +
+      `cluster the server put the participant in this round.${numbers}${agreement}${threshold}${confidence}${sample}`
     );
   }
 

@@ -136,7 +136,8 @@
     const sample = run.num_clients > shown ? ` ${shown} of ${run.num_clients} clients are shown.` : "";
     const skipped = run.flow.rounds.length < run.flow.rounds.at(-1) ? " (not all rounds are shown)" : "";
     const truth = run.true
-      ? " In the last column, a cluster has the color of the true cluster that it matches best."
+      ? " In the last column, found clusters are paired with true clusters so that pairs have as many clients in " +
+        "common as possible; the clusters of a pair have the same color."
       : "";
     figure.caption.textContent =
       `Each column is a round${skipped}, and each box is a cluster that the server found. The height of a box and ` +
