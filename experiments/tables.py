@@ -43,7 +43,7 @@ Run = dict[str, Any]
 _NOW = ("clusters-digits", "clusters-fashion")
 """Plans with results of the present default of CADIS.
 
-The other stored results are of the default of version 0.2, which had weights and sampling by
+The other stored results are of the default before, which had weights and sampling by
 clusters and constant server momentum. To replace them, delete their files and run the plans.
 """
 
@@ -53,8 +53,8 @@ _MAX_COLUMNS = 8
 
 def _get_label(plan: str, method: str) -> str:
     if method == "cadis" and plan not in _NOW:
-        return "**CADIS 0.2**"
-    return _LABELS.get(method, method.replace("now", "CADIS 0.2"))
+        return "**CADIS before**"
+    return _LABELS.get(method, method.replace("now", "CADIS before"))
 
 
 def rewrite() -> None:

@@ -300,7 +300,7 @@ def test_tensors_with_common_storage_are_stored_separately(tmp_path: Path) -> No
     ("parts", "sentence"),
     [
         ({"method": CADIS(threshold=0.5)}, r"has cadis\.threshold = auto, not 0\.5"),
-        ({"server_optimizer": "adam"}, "the server optimizer momentum, but .* adam"),
+        ({"server_optimizer": "adam"}, "the server optimizer damped-momentum, but .* adam"),
         (
             {"transforms": ["clip"]},
             "started with no transforms, but you ask for the transforms clip",

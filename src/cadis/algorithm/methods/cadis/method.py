@@ -64,8 +64,8 @@ class CADIS(BaseMethod):
     """Aggregation in which large clusters of similar clients do not dominate.
 
     Use it if clients form clusters of unequal size and one global model has to serve all classes.
-    If there are no clusters, the server finds a single cluster, and the weights are the same as in
-    FedAvg.
+    If all clients are similar, it gains nothing over FedAvg with server momentum; the weights then
+    differ from those of FedAvg by chance.
 
     The server compares the clients' updates of the classifier layer. In the paper it puts similar
     clients into one cluster, and the weight of client i is ``alpha_i = (1 / M_i) * (n_i / N)``,
@@ -108,9 +108,9 @@ class CADIS(BaseMethod):
             in the CADIS paper), or all clients of the "federation" seen so far.
         absent: if no client of a cluster takes part, reuse the last update of the cluster, with a
             weight multiplied by this factor per round; 0 never reuses updates.
-        clusters: which clusters determine the weights of the clients: those "found" by the server;
-            or, for ablations, the "true" clusters of the partition, or "none" (each client is its
-            own cluster).
+        clusters: which clusters determine the weights of the clients (with weights "soft", their
+            similarities): those "found" by the server; or, for ablations, the "true" clusters of
+            the partition, or "none" (each client is its own cluster).
         weights: weight of a client with n_i samples: "soft", n_i / sum_j kappa_ij n_j, where
             kappa_ij is the similarity of two participants, so that similar clients together count
             as one; "clusters", n_i divided by the number of participants in its cluster (as in the
