@@ -230,7 +230,7 @@ def _make_cluster_table(plan: str) -> list[str]:
         finite_runs = [run for run in _keep_finite(runs) if run["clusters"] is not None]
         if not finite_runs:
             return ""
-        if federation.startswith(("iid", "dirichlet", "pa")):
+        if federation.startswith(("iid", "dirichlet", "pa", "power")):
             max_clusters = max(run["clusters"] for run in finite_runs)
             return (
                 "none"
