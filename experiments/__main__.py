@@ -29,6 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--data-dir", default="", help="folder of the datasets")
     run.add_argument("--seeds", type=int, help="number of seeds instead of that of the plan")
     run.add_argument("--at-once", type=int, default=2, help="runs at a time, one process each")
+    text = "only runs of these methods or variants, separated by commas"
+    run.add_argument("--methods", default="", help=text)
     text = f"work through the long plans in the background: {', '.join(QUEUE)}"
     long = commands.add_parser("queue", help=text, description=text)
     long.add_argument("--status", action="store_true", help="print finished and remaining runs")
@@ -50,7 +52,8 @@ def _run(arguments: argparse.Namespace) -> None:
             if name == "signatures":
                 signatures.run(arguments.data_dir)
             else:
-                run_plan(name, arguments.data_dir, arguments.seeds, arguments.at_once)
+                methods = [method for method in arguments.methods.split(",") if method]
+                run_plan(name, arguments.data_dir, arguments.seeds, arguments.at_once, methods)
 
 
 def _run_queue(arguments: argparse.Namespace) -> None:

@@ -80,6 +80,7 @@ _HUNDRED = {"clients": 100, "per_round": 10, "test_clients": 0}
 _DIGITS = {**_HUNDRED, "dataset": "digits", "rounds": 120}
 _MNIST = {**_HUNDRED, "dataset": "mnist", "model": "mlp"}
 _FASHION = {**_HUNDRED, "dataset": "fashion-mnist", "model": "mlp"}
+_SUBSET = {"test_clients": 0, "model": "mlp"}
 _HARD = {"mc": 0.85, "bc": 0.8, "uc": 0.8}
 _EASY = {"pa": 0.9, "iid": 0.9, "dirichlet 0.1": 0.9, "dirichlet 0.5": 0.9}
 
@@ -87,24 +88,60 @@ TEST_SEED = 10
 """First seed of results with which nothing was chosen. Development uses the seeds 0 to 9."""
 
 _FIFTY = {"clients": 50, "per_round": 10}
+_CLEAR = {**_FIFTY, "partition": "mc"}
+_OVERLAPPING = {**_FIFTY, "partition": "overlap"}
 _TEN = {"clients": 10, "per_round": 3, "partition": "mc", "ratio": "7:1:1:1"}
 _FOUR = {"clients": 4, "per_round": 4}
 _FEDERATIONS: dict[str, dict[str, Any]] = {
-    "clear": {**_FIFTY, "partition": "mc"},
-    "clear, 20% fuzzy": {**_FIFTY, "partition": "mc", "fuzzy": 0.2},
-    "overlapping": {**_FIFTY, "partition": "overlap"},
+    "clear": _CLEAR,
+    "clear, 2 a round": {**_CLEAR, "per_round": 2},
+    "clear, 25 a round": {**_CLEAR, "per_round": 25},
+    "clear, 20% fuzzy": {**_CLEAR, "fuzzy": 0.2},
+    "clear, 40% fuzzy": {**_CLEAR, "fuzzy": 0.4},
+    "mild (60% fuzzy)": {**_CLEAR, "fuzzy": 0.6},
+    "two clusters, 4:1": {**_CLEAR, "ratio": "4:1"},
+    "ten clusters of one class": {
+        **_CLEAR,
+        "ratio": "16:10:7:5:4:3:2:1:1:1",
+        "classes_per_cluster": 1,
+    },
+    "one of 47, three alone": {**_CLEAR, "ratio": "47:1:1:1"},
+    "10 clients, 7:1:1:1": _TEN,
+    "4 clients, 2:1:1": {**_FOUR, "partition": "mc", "ratio": "2:1:1"},
+    "overlapping": _OVERLAPPING,
+    "twenty overlapping": {
+        **_OVERLAPPING,
+        "ratio": "5:4:4:3:3:3:3:3:3:2:2:2:2:2:2:2:2:1:1:1",
+        "classes_per_cluster": 3,
+    },
     "soft 0.1": {**_FIFTY, "partition": "soft", "concentration": 0.1},
     "soft 0.3": {**_FIFTY, "partition": "soft", "concentration": 0.3},
     "soft 1": {**_FIFTY, "partition": "soft", "concentration": 1.0},
-    "one of 47, three alone": {**_FIFTY, "partition": "mc", "ratio": "47:1:1:1"},
-    "10 clients, 7:1:1:1": _TEN,
-    "4 clients, 2:1:1": {**_FOUR, "partition": "mc", "ratio": "2:1:1"},
     "dirichlet 0.1": {**_FIFTY, **_PARTITIONS["dirichlet 0.1"]},
     "dirichlet 0.5": {**_FIFTY, **_PARTITIONS["dirichlet 0.5"]},
+    "dirichlet 5": {**_FIFTY, "partition": "dirichlet", "concentration": 5.0},
     "power law": {**_FIFTY, "partition": "pa"},
     "iid": {**_FIFTY, "partition": "iid"},
     "4 clients, iid": {**_FOUR, "partition": "iid"},
 }
+_RIVALS = ("fedavg", "fedavgm", "fedadam", "fedyogi", "cadis-paper")
+_QUICKSTART = {
+    "model": "experiments/lenet.py:lenet",
+    "clients": 10,
+    "per_round": 5,
+    "test_clients": 0,
+    "partition": "mc",
+    "ratio": "6:3:1",
+    "rounds": 30,
+    "epochs": 1,
+    "batch_size": 32,
+    "momentum": 0.9,
+}
+
+
+def _select(*names: str) -> dict[str, dict[str, Any]]:
+    return {name: _FEDERATIONS[name] for name in names}
+
 
 _PAPER_METHODS = ("fedavg", "fedprox", "fedfa", "feddyn")
 _TABLE_1 = {
@@ -169,29 +206,82 @@ PLANS: dict[str, Plan] = {
         "Digits, federations with clear, soft, overlapping, few and no clusters, 60 rounds",
         {**_DIGITS, "rounds": 60},
         _FEDERATIONS,
-        (
-            "fedavg",
-            "fedavgm",
-            "fedadam",
-            "fedyogi",
-            "cadis-paper",
-            "cadis-hard-weights",
-            "cadis",
-            "cadis-oracle",
-        ),
+        (*_RIVALS, "cadis", "cadis-oracle"),
         5,
         0.85,
         first_seed=TEST_SEED,
     ),
     "clusters-fashion": Plan(
-        "Fashion-MNIST, MLP, overlapping and soft clusters, 150 samples per client, 40 rounds",
-        {**_FASHION, "rounds": 40},
+        "7,500 samples of Fashion-MNIST, MLP, the same federations, 40 rounds",
+        {**_SUBSET, "dataset": "experiments/subsets.py:fashion", "rounds": 40},
+        _FEDERATIONS,
+        (*_RIVALS, "cadis", "cadis-oracle"),
+        5,
+        0.7,
+        first_seed=TEST_SEED,
+    ),
+    "clusters-mnist": Plan(
+        "7,500 samples of MNIST, MLP, 40 rounds",
+        {**_SUBSET, "dataset": "experiments/subsets.py:mnist", "rounds": 40},
+        _select("clear", "overlapping", "soft 0.3", "10 clients, 7:1:1:1", "iid"),
+        (*_RIVALS, "cadis", "cadis-oracle"),
+        5,
+        0.8,
+        first_seed=TEST_SEED,
+    ),
+    "clusters-cifar10": Plan(
+        "7,500 samples of CIFAR-10, small CNN, 40 rounds",
         {
-            name: {**options, "samples_per_client": 150}
-            for name, options in _FEDERATIONS.items()
-            if options["partition"] in ("overlap", "soft")
+            **_SUBSET,
+            "dataset": "experiments/subsets.py:cifar10",
+            "model": "small-cnn",
+            "lr": 0.03,
+            "rounds": 40,
         },
-        ("fedavg", "fedavgm", "fedadam", "cadis-paper", "cadis-hard-weights", "cadis"),
+        _select("clear", "soft 0.3", "10 clients, 7:1:1:1", "iid"),
+        (*_RIVALS, "cadis"),
+        5,
+        0.3,
+        first_seed=TEST_SEED,
+    ),
+    "clusters-rates": Plan(
+        "Fashion-MNIST as above, a third and three times the learning rate, 40 rounds",
+        {**_SUBSET, "dataset": "experiments/subsets.py:fashion", "rounds": 40},
+        {
+            f"{name}, lr {rate}": {**_FEDERATIONS[name], "lr": rate}
+            for rate in (0.03, 0.3)
+            for name in ("clear", "soft 0.3", "10 clients, 7:1:1:1", "iid")
+        },
+        (*_RIVALS, "cadis"),
+        5,
+        0.7,
+        first_seed=TEST_SEED,
+    ),
+    "clusters-thousand": Plan(
+        "MNIST, MLP, 1,000 clients, 50 a round, 40 rounds",
+        {
+            "clients": 1000,
+            "per_round": 50,
+            "test_clients": 0,
+            "dataset": "mnist",
+            "model": "mlp",
+            "rounds": 40,
+        },
+        {"clear": {"partition": "mc"}, "soft 0.3": {"partition": "soft", "concentration": 0.3}},
+        (*_RIVALS, "cadis"),
+        5,
+        0.85,
+        first_seed=TEST_SEED,
+    ),
+    "quickstart": Plan(
+        "LeNet as in Flower's quickstart, client momentum 0.9, clusters 6:3:1, 30 rounds",
+        _QUICKSTART,
+        {
+            f"{label}, lr {rate}": {"dataset": f"experiments/subsets.py:{name}", "lr": rate}
+            for label, name in (("MNIST", "mnist"), ("Fashion-MNIST", "fashion"))
+            for rate in (0.1, 0.03, 0.01)
+        },
+        ("fedavg", "fedavgm", "cadis"),
         5,
         0.7,
         first_seed=TEST_SEED,

@@ -2,7 +2,7 @@
 
 import json
 import multiprocessing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from cadis.server import OnRound, RoundRecord
 from cadis.store import RunFolder, adjusted_rand_index, compute_mean_accuracy, find_rare_classes
 from cadis.store.observations import get_clusters, get_confidence
 from experiments.plans import PLANS, Plan
+from experiments.reported_clusters import measure_reported_clusters
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -55,7 +56,7 @@ def list_tasks(name: str, seeds: int | None = None) -> Iterator[Task]:
         best = find_best_federations(name) if plan.tuned and number else None
         for federation, own in plan.federations.items():
             for method, options in _list_options(plan, {**plan.common, **own}).items():
-                if method == "cadis-oracle" and own["partition"] not in _WITH_CLUSTERS:
+                if method == "cadis-oracle" and options["partition"] not in _WITH_CLUSTERS:
                     continue
                 if best is None or best.get(method) == federation:
                     yield Task(name, federation, method, seed, options)
@@ -99,12 +100,30 @@ def find_first_round(run: Mapping[str, Any], target: float) -> int | None:
     return next(matching_rounds, None)
 
 
-def run_plan(name: str, data_dir: str = "", seeds: int | None = None, at_once: int = 2) -> None:
-    """Run the missing runs of a plan; the same command continues after an interruption."""
+def run_plan(
+    name: str,
+    data_dir: str = "",
+    seeds: int | None = None,
+    at_once: int = 2,
+    methods: Collection[str] = (),
+) -> None:
+    """Run the missing runs of a plan; the same command continues after an interruption.
+
+    Args:
+        name: the name of the plan.
+        data_dir: folder of the datasets; empty for the default.
+        seeds: number of seeds; None for that of the plan.
+        at_once: number of runs at a time.
+        methods: only runs of these methods or variants; empty for all.
+    """
     if PLANS[name].tuned and seeds != 1:
         run_plan(name, data_dir, 1, at_once)  # to find the best learning rates
     done = {(r["federation"], r["method"], r["seed"]) for r in read_results(name)}
-    missing = [task for task in list_tasks(name, seeds) if task.key not in done]
+    missing = [
+        task
+        for task in list_tasks(name, seeds)
+        if task.key not in done and (not methods or task.method in methods)
+    ]
     RESULTS.mkdir(exist_ok=True)
     context = multiprocessing.get_context("spawn")
     with (
@@ -183,9 +202,13 @@ def _summarize(history: list[RoundRecord], description: dict[str, Any]) -> dict[
         if rare
         else None,
         "own": _mean(tested[-1]) if tested else None,
+        "worst": min(
+            (a for record in last for a in record.class_accuracy if a is not None), default=None
+        ),
         "agreement": _mean(agreements),
         "clusters": _mean([float(len(set(labels))) for _, labels in found if labels is not None]),
         "confidence": _mean(confidences[4:]),
+        **measure_reported_clusters(history, truth),
     }
 
 

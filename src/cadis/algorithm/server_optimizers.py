@@ -1,11 +1,12 @@
 """Server optimizers: they compute the next global model from the aggregated model."""
 
-from abc import abstractmethod
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar
 
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cadis._io import compute_squared_distance, map_chunks
@@ -14,10 +15,14 @@ from cadis.types import TensorState
 
 _SHORT_STEP = 0.05
 """Norm of an update, relative to the norm of the model, up to which momentum is not damped."""
+_MAX_STEP = 0.1
+"""Largest norm of a step of ``DampedMomentum``, relative to the norm of the model."""
+_MIN_NORM = 5.0
+"""A model with a smaller norm counts as this long, so that a model of zeros can learn."""
 
 
-class ServerOptimizer(Protocol):
-    """Interface of the optimizer of the server, which works with every method.
+class ServerOptimizer(ABC):
+    """Base class of the optimizers of the server, which work with every method.
 
     In each round, ``sent - aggregated`` takes the place of a gradient: it is the model that the
     server sent, minus the aggregated model. To write your own optimizer, derive a frozen dataclass
@@ -50,9 +55,13 @@ class ServerOptimizer(Protocol):
 
     Attributes:
         name: name of the optimizer in options and files.
+        averaging: the model that is tested, stored and returned is a moving average of the models
+            that are sent to clients. This is the smallest weight of the newest of them; in round t
+            its weight is at least 6 / (t + 5). With 1, the model is the newest one.
     """
 
     name: ClassVar[str]
+    averaging: float = 1.0
 
     @abstractmethod
     def step(
@@ -72,7 +81,7 @@ class ServerOptimizer(Protocol):
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(ServerOptimizer):
     """Use the aggregated model as the next global model."""
 
     name: ClassVar[str] = "plain"
@@ -87,7 +96,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(ServerOptimizer):
     """Server momentum (FedAvgM): v <- server_momentum * v + (w_t - aggregated).
 
     The next model is w_t - server_lr * v. Momentum adds up the directions in which rounds agree,
@@ -122,42 +131,77 @@ class Momentum:
 
 
 @dataclass(frozen=True)
-class DampedMomentum:
-    """Server momentum that becomes smaller while rounds change the model strongly.
+class DampedMomentum(ServerOptimizer):
+    """Server momentum with short steps, and a moving average of the models.
 
-    As in FedAvgM, v <- beta * v + (w_t - aggregated), and the next model is w_t - server_lr * v.
-    Here beta is server_momentum * min(1, 0.05 * r / ||w_t - aggregated||), and r is the smallest
-    norm of the global model so far. So short steps, such as those of a small local learning rate,
-    get a large momentum. With a large local learning rate, momentum would lengthen steps that are
-    too long already, and training could diverge.
+    Use it if few clients take part in a round, or if local learning rates are large. As in FedAvgM,
+    v <- beta * v + (w_t - aggregated), and the next model is w_t - server_lr * v.
 
-    Departure from the paper: the paper of FedAvgM has a constant momentum.
+    - *Damping*: beta is server_momentum * min(1, 0.05 * r / ||w_t - aggregated||), where r is the
+      smallest norm of the global model so far. So short updates, such as those of a small local
+      learning rate, get a large momentum. With a large local learning rate, momentum would lengthen
+      steps that are too long already.
+    - *Limit*: v is shortened to 10% of the norm of the global model if it is longer. A round in
+      which the local training of many clients diverges then does not destroy the model.
+    - *Averaging*: clients train the newest model, but a moving average of these models is tested
+      and stored. Each round changes the model in favor of its participants; in the average, these
+      changes cancel out (Polyak and Juditsky: Acceleration of Stochastic Approximation by
+      Averaging. SIAM Journal on Control and Optimization 1992, https://doi.org/10.1137/0330046).
+
+    Departure from the paper: FedAvgM has a constant momentum, no limit and no averaging.
 
     Attributes:
         server_lr: learning rate of the server in w <- w - server_lr * v, for the global model w.
         server_momentum: momentum of the server while the update of a round is at most 5% as long as
             the global model; with an update m times as long, the momentum is divided by m.
+        averaging: smallest weight of the newest model in the moving average of the models that is
+            tested and stored; its weight in round t is at least 6 / (t + 5). With 1, the newest
+            model is tested and stored.
+
+    Example:
+        The update has a norm of 2, which is 20% of the model's norm 10, so the step is halved:
+
+        >>> import torch
+        >>> from cadis.algorithm.server_optimizers import DampedMomentum
+        >>> sent, aggregated = torch.tensor([10.0, 0.0]), torch.tensor([10.0, 2.0])
+        >>> DampedMomentum().step(sent, aggregated, {})[0]
+        tensor([10.,  1.])
     """
 
     name: ClassVar[str] = "damped-momentum"
-    about: ClassVar[About] = About("server step", FEDAVGM_PAPER, server_state="a velocity")
+    about: ClassVar[About] = About(
+        "server step", FEDAVGM_PAPER, server_state="a velocity, and the newest model"
+    )
     server_lr: Annotated[float, Gt(0)] = 1.0
     server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.8
+    averaging: Annotated[float, Gt(0), Le(1)] = 0.15
 
     def step(
         self, sent: Tensor, aggregated: Tensor, state: TensorState
     ) -> tuple[Tensor, TensorState]:
         """Return the next model, and the velocity v and the norm r as state."""
-        norm = compute_squared_distance(sent, sent.new_zeros(()).expand_as(sent)) ** 0.5
+        norm = _compute_norm(sent)
         smallest = min(norm, float(state.get("norm", torch.inf)))
-        length = compute_squared_distance(sent, aggregated) ** 0.5
+        length = math.sqrt(compute_squared_distance(sent, aggregated))
         short = _SHORT_STEP * smallest
         momentum = self.server_momentum * (short / length if length > short else 1)
-        new, velocity = Momentum(self.server_lr, momentum).step(sent, aggregated, state)
-        return new, {**velocity, "norm": torch.tensor([smallest], dtype=torch.float64)}
+
+        def accumulate(sent: Tensor, aggregated: Tensor, velocity: Tensor) -> tuple[Tensor]:
+            return ((sent.double() - aggregated.double()).add_(velocity, alpha=momentum),)
+
+        def move(sent: Tensor, velocity: Tensor) -> tuple[Tensor]:
+            return (torch.sub(sent.double(), velocity, alpha=self.server_lr).to(sent.dtype),)
+
+        velocity = state.get("velocity", _constant(0.0, sent))
+        (velocity,) = map_chunks(accumulate, sent, aggregated, velocity)
+        longest, step = _MAX_STEP * max(norm, _MIN_NORM), _compute_norm(velocity)
+        if step > longest:
+            velocity *= longest / step
+        (new,) = map_chunks(move, sent, velocity)
+        return new, {"velocity": velocity, "norm": torch.tensor([smallest], dtype=torch.float64)}
 
 
-class _Adaptive:
+class _Adaptive(ServerOptimizer):
     """Base class of Adam, Yogi and Adagrad (adaptive federated optimization).
 
     The mean update of a round is delta = aggregated - w_t. Its moving average m starts from 0 and
@@ -269,6 +313,10 @@ class Adagrad(_Adaptive):
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """Return the sum of squared updates."""
         return v + square
+
+
+def _compute_norm(vector: Tensor) -> float:
+    return math.sqrt(compute_squared_distance(vector, vector.new_zeros(()).expand_as(vector)))
 
 
 def _constant(value: float, like: Tensor) -> Tensor:

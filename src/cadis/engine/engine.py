@@ -144,7 +144,7 @@ class Engine:
         with use_one_thread():
             evaluations = {
                 name: evaluate(self._load_model(model), self.federation.test, self.algorithm.task)
-                for name, model in state.server.models.items()
+                for name, model in state.global_models.items()
             }
         client_models = self._server.list_client_models(state, self.federation.client_ids)
         return combine_evaluations(evaluations, client_models)

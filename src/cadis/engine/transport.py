@@ -122,12 +122,12 @@ class PoolTransport:
     def test(self, state: RunState, model_name_for: Callable[[ClientId], str]) -> TestResult:
         """Test all models on the test set and on clients' own data, if these tests are due."""
         settings, last = self._settings, self._settings.rounds
-        models = _to_messages(state.server.models)
+        models = _to_messages(state.global_models)
         mailbox, pool = self._open(count_bytes(models), 1)
         shared_messages = mailbox.broadcast.write(models)
         shared_models = {
             name: SharedModel(state.round, message)
-            for name, message in zip(state.server.models, shared_messages, strict=True)
+            for name, message in zip(state.global_models, shared_messages, strict=True)
         }
         evaluations: dict[str, Evaluation] = {}
         accuracy, total = None, 0.0

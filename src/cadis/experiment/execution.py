@@ -130,7 +130,7 @@ class FederationRun:
             evaluation = evaluation or engine.test(state)  # a resumed run may have no round left
             summary = writer.finish(state, evaluation)
         rejections.finish()
-        models = {name: engine.make_model(model) for name, model in state.server.models.items()}
+        models = {name: engine.make_model(model) for name, model in state.global_models.items()}
         return RunResult(models, writer.history, summary, folder.path)
 
 

@@ -1,7 +1,7 @@
 """A Flower strategy that runs any method of cadis."""
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -43,6 +43,7 @@ from cadis.server import (
 )
 from cadis.store import RunFolder, RunWriter
 from cadis.training import Evaluation
+from cadis.types import ModelState
 
 
 class MethodStrategy(Strategy):
@@ -136,7 +137,8 @@ class MethodStrategy(Strategy):
             return None, None
         run.state = outcome.state
         clients = [update.client_id for update in outcome.updates]
-        return run.to_arrays(), run.transport.aggregate_train_metrics(clients)
+        metrics = run.transport.aggregate_train_metrics(clients)
+        return run.to_arrays(run.state.server.models), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -199,7 +201,7 @@ class MethodStrategy(Strategy):
             evaluation = self._run_rounds(run, num_rounds, writer)
             if writer is not None and writer.history:
                 writer.finish(run.state, evaluation)
-        result.arrays = run.to_arrays()
+        result.arrays = run.to_arrays(run.state.global_models)
         return result
 
     def _run_rounds(self, run: "_Run", last: int, writer: RunWriter | None) -> Evaluation | None:
@@ -281,20 +283,22 @@ class _Run:
         self.state = self.server.start(layout.pack(tensors), run=secrets.token_hex(8))
         self.plan: RoundPlan | None = None
 
-    def to_arrays(self) -> ArrayRecord:
-        """Return the global model; if there are several, array names have the model as prefix."""
-        return ArrayRecord(self.transport.layout.unpack_models(self.state.server.models))
+    def to_arrays(self, models: Mapping[str, ModelState]) -> ArrayRecord:
+        """Return the arrays of a model; if there are several, their names begin with its name."""
+        return ArrayRecord(self.transport.layout.unpack_models(models))
 
     def update_models(self, arrays: ArrayRecord) -> RunState:
         """Return the state with the models in ``arrays``.
 
         They differ from those in the state if a wrapper, such as Flower's differential privacy, has
-        changed the result of ``aggregate_train``.
+        changed the result of ``aggregate_train``. Averages of models are dropped, because they do
+        not contain these changes.
         """
         if not self.state.round:  # arrays has one initial model, but the method may have several
             return self.state
         models = to_models(arrays, self.transport.layout, self.state.server.models)
-        return replace(self.state, server=replace(self.state.server, models=models))
+        server = replace(self.state.server, models=models)
+        return replace(self.state, server=server, averages={})
 
 
 def _start_writer(

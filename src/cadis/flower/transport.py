@@ -153,7 +153,7 @@ class FlowerTransport:
         if self.evaluate_fn is None:
             return {}
         records = {}
-        for name, model in state.server.models.items():
+        for name, model in state.global_models.items():
             metrics = self.evaluate_fn(state.round, ArrayRecord(self.layout.unpack(model)))
             if metrics is not None:
                 records[name] = metrics
@@ -177,7 +177,7 @@ class FlowerTransport:
         round_info = SamplerRound(state.round, list(connected), num_evaluators, generator)
         chosen = Uniform().choose(round_info, {}) if num_evaluators else ()
         # to_records stores a single model called "model" under arrayrecord_key.
-        messages = [CadisMessage({"model": state.server.models[model_name_for(c)]}) for c in chosen]
+        messages = [CadisMessage({"model": state.global_models[model_name_for(c)]}) for c in chosen]
         contents = to_records(messages, self.layout, settings.arrayrecord_key)
         self._evaluate_messages = {}
         for client, content in zip(chosen, contents, strict=True):

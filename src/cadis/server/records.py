@@ -19,7 +19,7 @@ from torch import Tensor
 from cadis._io import short_repr
 from cadis.algorithm import ServerState
 from cadis.training import Evaluation
-from cadis.types import ClientId, StoredFile, TensorState
+from cadis.types import ClientId, ModelState, StoredFile, TensorState
 
 _MAX_LISTED = 32 * 32
 """Maximum number of entries of a matrix that is stored as lists; larger matrices are packed."""
@@ -264,6 +264,7 @@ class RunState:
         run: id of the run in a deployment, with which clients find the state that they keep.
         members: clients of a deployment.
         clock: simulated time.
+        averages: moving average over rounds of each model, if the server optimizer asks for it.
     """
 
     round: int
@@ -274,8 +275,14 @@ class RunState:
     run: str = ""
     members: tuple[Member, ...] = ()
     clock: float = 0.0
+    averages: Mapping[str, ModelState] = field(default_factory=dict)
 
     __repr__ = short_repr
+
+    @property
+    def global_models(self) -> Mapping[str, ModelState]:
+        """Models to test, store and return; clients train the models in ``server``."""
+        return {**self.server.models, **self.averages}
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,7 +9,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cadis.algorithm import Aggregation, Algorithm, EstimateSeconds, ServerRound, ServerState
+from cadis.algorithm import (
+    Aggregation,
+    Algorithm,
+    EstimateSeconds,
+    ServerRound,
+    ServerState,
+    average_models,
+)
 from cadis.algorithm.samplers import SamplerFeedback, SamplerRound
 from cadis.algorithm.transforms import apply_transforms
 from cadis.errors import RunError
@@ -28,6 +35,9 @@ from cadis.server.validation import (
     split_valid,
 )
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
+
+_NEWEST_AT_FIRST = 6
+"""In round t the newest model has at least the weight 6 / (t + 5) in the average of models."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +234,22 @@ class Server:
             sampler=copy_if_shared(sampler_state, updates),
             server_optimizer=optimizer_states,
             clock=self._compute_clock(plan, aggregation),
+            averages=self._average_models(plan, models),
         )
+
+    def _average_models(
+        self, plan: RoundPlan, models: Mapping[str, ModelState]
+    ) -> dict[str, ModelState]:
+        """Return the moving average of each model; empty if the server optimizer needs none."""
+        smallest = self.algorithm.server_optimizer.averaging
+        if smallest == 1:
+            return {}
+        newest = max(smallest, _NEWEST_AT_FIRST / (plan.number - 1 + _NEWEST_AT_FIRST))
+        averages = plan.state.averages
+        return {
+            name: average_models([averages.get(name, model), model], [1 - newest, newest])
+            for name, model in models.items()
+        }
 
     def _compute_clock(self, plan: RoundPlan, aggregation: Aggregation) -> float:
         """Return the simulated time after the round.

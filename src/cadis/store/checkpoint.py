@@ -213,6 +213,7 @@ def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
     optimizer = state.server_optimizer.items()
     parts: dict[str, TensorState] = {
         **{f"models/{name}": model.vectors() for name, model in state.server.models.items()},
+        **{f"averages/{name}": model.vectors() for name, model in state.averages.items()},
         "method": state.server.tensors,
         "sampler": state.sampler,
         **{f"server_optimizer/{name}": part_state for name, part_state in optimizer},
@@ -225,7 +226,11 @@ def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
 def _make_state(tensors: Mapping[str, Tensor], round_number: int, file: Path) -> RunState:
     """Build the state after a round from tensors with the names of :func:`_iter_tensors`."""
     parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
-    nested: dict[str, dict[str, dict[str, Tensor]]] = {"models": {}, "server_optimizer": {}}
+    nested: dict[str, dict[str, dict[str, Tensor]]] = {
+        "models": {},
+        "averages": {},
+        "server_optimizer": {},
+    }
     for full_name, tensor in tensors.items():
         part, _, name = full_name.partition("/")
         if part in nested:
@@ -234,10 +239,15 @@ def _make_state(tensors: Mapping[str, Tensor], round_number: int, file: Path) ->
         else:
             parts.setdefault(part, {})[name] = tensor
     try:
-        models = {name: ModelState(**fields) for name, fields in nested["models"].items()}
+        models, averages = (
+            {name: ModelState(**fields) for name, fields in nested[part].items()}
+            for part in ("models", "averages")
+        )
     except TypeError:
-        models = {}
+        models = averages = {}
     if not models:
         raise DamagedError(f"{file} is damaged: it has no model.")
     server = ServerState(models, parts["method"])
-    return RunState(round_number, server, parts["sampler"], nested["server_optimizer"])
+    return RunState(
+        round_number, server, parts["sampler"], nested["server_optimizer"], averages=averages
+    )

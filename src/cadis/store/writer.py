@@ -164,14 +164,14 @@ class RunWriter:
         return summary
 
     def _encode_models(self, state: RunState) -> bytes:
-        return encode_model(self.layout.unpack_models(state.server.models), self._describe(state))
+        return encode_model(self.layout.unpack_models(state.global_models), self._describe(state))
 
     def _describe(self, state: RunState) -> ModelDescription:
         """Return the description of the models for their file."""
         classes = self._describe_federation(state.members)["classes"]
         outputs = self.algorithm.task.num_outputs(len(classes))
         initial = ModelDescription.from_options(self._options, outputs, classes, self.inputs)
-        return initial.with_rounds(state.round, list(state.server.models))
+        return initial.with_rounds(state.round, list(state.global_models))
 
     def _commit(
         self, manifest: Manifest, files: Mapping[str, bytes], previous: Manifest | None = None
