@@ -60,6 +60,20 @@ def test_damped_momentum_by_hand() -> None:
     assert do_two_steps(DampedMomentum(server_momentum=0.9)) == pytest.approx([w_1, w_1 - v_2])
 
 
+@pytest.mark.parametrize(("norm", "length"), [(40.0, 4.0), (0.0, 1.0)])
+def test_damped_momentum_limits_the_step(norm: float, length: float) -> None:
+    """A step is at most 10% as long as the model; a model with a norm below 10 counts as norm 10.
+
+    The update is 3 times as long as the limit, and so is the sum of the velocities of two rounds.
+    """
+    sent, target = vector(norm, 0.0), vector(norm, 3 * length)
+    first, state = DampedMomentum().step(sent, target, {})
+    assert first.tolist() == pytest.approx([norm, length])
+    assert state["velocity"].tolist() == pytest.approx([0.0, -length])
+    second, _ = DampedMomentum().step(first, first + vector(0.0, 3 * length), state)
+    assert float((second - first).norm()) == pytest.approx(0.1 * max(10, float(first.norm())))
+
+
 @given(seeds)
 def test_momentum_of_short_steps_is_not_damped(seed: int) -> None:
     """The updates of both rounds have 1% of the norm of the model."""

@@ -11,14 +11,13 @@ from torch import Tensor
 
 from cadis._io import compute_squared_distance, map_chunks
 from cadis.algorithm.about import FEDAVGM_PAPER, FEDOPT_PAPER, About
+from cadis.algorithm.vectors import MIN_MODEL_NORM
 from cadis.types import TensorState
 
 _SHORT_STEP = 0.05
 """Norm of an update, relative to the norm of the model, up to which momentum is not damped."""
 _MAX_STEP = 0.1
 """Largest norm of a step of ``DampedMomentum``, relative to the norm of the model."""
-_MIN_NORM = 5.0
-"""A model with a smaller norm counts as this long, so that a model of zeros can learn."""
 
 
 class ServerOptimizer(ABC):
@@ -141,8 +140,9 @@ class DampedMomentum(ServerOptimizer):
       smallest norm of the global model so far. So short updates, such as those of a small local
       learning rate, get a large momentum. With a large local learning rate, momentum would lengthen
       steps that are too long already.
-    - *Limit*: v is shortened to 10% of the norm of the global model if it is longer. A round in
-      which the local training of many clients diverges then does not destroy the model.
+    - *Limit*: v is shortened to 10% of the norm of the global model if it is longer (to 1 if the
+      norm is below 10). So a round does not destroy the model if the local training of many clients
+      diverges.
     - *Averaging*: clients train the newest model, but a moving average of these models is tested
       and stored. Each round changes the model in favor of its participants; in the average, these
       changes cancel out (Polyak and Juditsky: Acceleration of Stochastic Approximation by
@@ -194,7 +194,7 @@ class DampedMomentum(ServerOptimizer):
 
         velocity = state.get("velocity", _constant(0.0, sent))
         (velocity,) = map_chunks(accumulate, sent, aggregated, velocity)
-        longest, step = _MAX_STEP * max(norm, _MIN_NORM), _compute_norm(velocity)
+        longest, step = _MAX_STEP * max(norm, MIN_MODEL_NORM), _compute_norm(velocity)
         if step > longest:
             velocity *= longest / step
         (new,) = map_chunks(move, sent, velocity)

@@ -3,6 +3,10 @@
 import torch
 from torch import Tensor
 
+MIN_MODEL_NORM = 10.0
+"""A limit relative to the norm of the model is relative to at least this norm, so that small
+models, and a model of zeros, can learn."""
+
 
 def normalize(vectors: Tensor) -> Tensor:
     """Scale vectors, (..., d), to the L2 norm 1; zero vectors do not change."""

@@ -28,12 +28,12 @@ def make_server_round(number: int = 1, **known: object) -> ServerRound:
     return support_round(number, HEAD, num_outputs=CLASSES, **known)
 
 
-def make_state(first: float = 1.0) -> ServerState:
+def make_state(first: float = 101.0) -> ServerState:
     return make_server_state(flat_model(first, *[0.0] * 12))
 
 
 def make_client_update(
-    client: int | str, classes: list[int], first: float = 1.0, samples: int = 10
+    client: int | str, classes: list[int], first: float = 101.0, samples: int = 10
 ) -> ClientUpdate:
     """Return the update of a client with these classes: their rows grow, all others shrink."""
     rows = [1.0 if row in classes else -1.0 for row in range(CLASSES)]
@@ -42,8 +42,8 @@ def make_client_update(
 
 
 SEVEN_AND_THREE = [
-    *(make_client_update(n, [0, 1], first=2.0) for n in range(7)),
-    *(make_client_update(n, [2, 3], first=5.0) for n in range(7, 10)),
+    *(make_client_update(n, [0, 1], first=102.0) for n in range(7)),
+    *(make_client_update(n, [2, 3], first=105.0) for n in range(7, 10)),
 ]
 
 
@@ -55,7 +55,7 @@ def test_round_by_hand() -> None:
     result = CADIS().aggregate(make_server_round(), SEVEN_AND_THREE, make_state())
     assert result.report["clusters"].tolist() == [0] * 7 + [1] * 3
     assert result.weights.tolist() == pytest.approx([1 / 14] * 7 + [1 / 6] * 3)
-    assert result.models["model"].parameters[0] == pytest.approx((2.0 + 5.0) / 2)
+    assert result.models["model"].parameters[0] == pytest.approx((102.0 + 105.0) / 2)
     assert result.report["confidence"] == pytest.approx((1 + 1) / 2)  # spectral gap and silhouette
     assert result.report["profile"].shape == (10, CLASSES)
 
@@ -147,19 +147,19 @@ def test_scope_federation_provides_clusters_for_samplers() -> None:
 
 def test_absent_clusters_by_hand() -> None:
     """Two rounds with both clusters, then one without the second."""
-    method, state = CADIS(absent=0.5), make_state(first=1.0)
+    method, state = CADIS(absent=0.5), make_state(first=101.0)
     result = method.aggregate(make_server_round(1), SEVEN_AND_THREE, state)
     assert result.models["model"].parameters[0] == pytest.approx(
-        3.5
-    )  # (2 + 5) / 2, as with absent=0
-    state = replace(make_state(first=3.0), tensors=result.tensors)
-    present = [make_client_update(n, [0, 1], first=4.0) for n in range(7)]
+        103.5
+    )  # (102 + 105) / 2, as with absent=0
+    state = replace(make_state(first=103.0), tensors=result.tensors)
+    present = [make_client_update(n, [0, 1], first=104.0) for n in range(7)]
     result = method.aggregate(make_server_round(2), present, state)
-    # weight 1 for the update 4 - 3 = 1, weight 0.5 for the last update of the absent, 5 - 1 = 4
-    assert result.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.5 * 4) / 1.5)
-    state = replace(make_state(first=3.0), tensors=result.tensors)
+    # weight 1 for the update 104 - 103, weight 0.5 for the last update of the absent, 105 - 101
+    assert result.models["model"].parameters[0] == pytest.approx(103 + (1 * 1 + 0.5 * 4) / 1.5)
+    state = replace(make_state(first=103.0), tensors=result.tensors)
     result = method.aggregate(make_server_round(3), present, state)
-    assert result.models["model"].parameters[0] == pytest.approx(3 + (1 * 1 + 0.25 * 4) / 1.25)
+    assert result.models["model"].parameters[0] == pytest.approx(103 + (1 * 1 + 0.25 * 4) / 1.25)
     assert result.tensors["absent.ages"].tolist() == [0, 2]
     for number in range(4, 12):
         result = method.aggregate(

@@ -65,27 +65,30 @@ def test_each_cluster_has_the_same_total_weight(pairs: list[tuple[int, int]]) ->
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.floats(0, 1e6))
 def test_updates_of_similar_norms_keep_their_weights(norms: list[float], model_norm: float) -> None:
-    """Short updates keep the ratio of their weights; a long one contributes at most the bound."""
+    """Each update contributes as much as an update of its direction that is cut at the bound."""
     lengths = torch.tensor(norms, dtype=torch.float64)
     weights = torch.full_like(lengths, 1 / len(lengths))
     reduced = reduce_long_updates(weights, lengths, model_norm)
-    bound = max(2 * float(lengths.median()), 0.5 * model_norm)
+    bound = 0.15 * max(model_norm, 10)
     assert float(reduced.sum()) == pytest.approx(1)
     assert (reduced > 0).all()
-    share = reduced / reduced.max()
-    assert torch.allclose(share[lengths <= bound], torch.ones(1, dtype=torch.float64))
-    assert (share * lengths <= bound * (1 + 1e-9)).all()
+    assert torch.allclose(reduced[lengths <= bound], reduced.max())
+    contributions, cut = reduced * lengths, lengths.clamp(max=bound)
+    assert torch.allclose(contributions * cut.sum(), cut * contributions.sum())
 
 
 def test_weight_of_a_diverged_client() -> None:
-    """Client 4 sends an update of norm 40, the others of norm 1 or 2, and the model has norm 6.
+    """Client 4 sends an update of norm 40, the others of norm 1 or 2, and the model has norm 20.
 
-    Then b = max(2 * 2, 6 / 2) = 4, and the weights are 1, 1, 1, 1 and 4 / 40, divided by their sum.
+    Then b = 0.15 * 20 = 3, and the weights are 1, 1, 1, 1 and 3 / 40, divided by their sum. A model
+    of norm 0 counts as norm 10, so b = 1.5, and the weights are 1, 1, 3 / 4, 3 / 4 and 1.5 / 40.
     """
     norms = torch.tensor([1.0, 1.0, 2.0, 2.0, 40.0]).double()
-    weights = reduce_long_updates(torch.full((5,), 0.2).double(), norms, 6.0)
-    expected = torch.tensor([1, 1, 1, 1, 0.1]) / 4.1
-    assert weights.tolist() == pytest.approx(expected.tolist())
+    same = torch.full((5,), 0.2).double()
+    expected = torch.tensor([1, 1, 1, 1, 0.075]).double() / 4.075
+    assert reduce_long_updates(same, norms, 20.0).tolist() == pytest.approx(expected.tolist())
+    expected = torch.tensor([1, 1, 0.75, 0.75, 0.0375]).double() / 3.5375
+    assert reduce_long_updates(same, norms, 0.0).tolist() == pytest.approx(expected.tolist())
 
 
 @pytest.mark.parametrize(

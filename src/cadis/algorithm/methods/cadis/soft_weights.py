@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from cadis.algorithm.vectors import MIN_MODEL_NORM
+
 _LONG = 0.15
 """An update is long if its norm is a larger multiple of the norm of the global model."""
-_MIN_NORM = 5.0
-"""A model with a smaller norm counts as this long, so that a model of zeros can learn."""
 
 
 def compute_soft_weights(num_samples: Tensor | Sequence[int], kernel: Tensor) -> Tensor:
@@ -46,8 +46,8 @@ def reduce_long_updates(weights: Tensor, norms: Tensor, model_norm: float) -> Te
     If the local training of a client diverges, its update may be longer than the model itself, and
     the mean of the round destroys the model. ``w_i <- w_i * min(1, b / ||d_i||)``, divided by the
     sum of all weights, limits the contribution of each update d_i to that of an update of norm b.
-    Here b is 15% of the norm of the global model. Updates are rarely longer than that, except in
-    the first rounds, when those of all clients are.
+    Here b is 15% of the norm of the global model, and at least 1.5. Healthy updates are rarely much
+    longer.
 
     Args:
         weights: weights of the participants, (k,).
@@ -60,10 +60,10 @@ def reduce_long_updates(weights: Tensor, norms: Tensor, model_norm: float) -> Te
     Example:
         >>> import torch
         >>> from cadis.algorithm.methods.cadis.soft_weights import reduce_long_updates
-        >>> weights, norms = torch.tensor([0.4, 0.4, 0.2]), torch.tensor([1.0, 1.5, 6.0])
-        >>> reduce_long_updates(weights, norms, model_norm=10.0)  # b = 1.5: 0.4, 0.4, 0.2 / 4
+        >>> weights, norms = torch.tensor([0.4, 0.4, 0.2]), torch.tensor([1.0, 3.0, 12.0])
+        >>> reduce_long_updates(weights, norms, model_norm=20.0)  # b = 3: 0.4, 0.4, 0.2 / 4
         tensor([0.4706, 0.4706, 0.0588])
     """
-    bound = _LONG * max(model_norm, _MIN_NORM)
+    bound = _LONG * max(model_norm, MIN_MODEL_NORM)
     reduced = weights * torch.where(norms > bound, bound / norms, 1.0)
     return reduced / reduced.sum()
