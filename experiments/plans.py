@@ -286,6 +286,37 @@ PLANS: dict[str, Plan] = {
         0.7,
         first_seed=TEST_SEED,
     ),
+    "hundred": Plan(
+        "Digits, clusters at 3:3:2:1:1, 100 clients, 10 a round, 120 rounds",
+        _DIGITS,
+        {"mc": _PARTITIONS["mc"]},
+        (*_RIVALS, "cadis", "cadis-oracle"),
+        5,
+        0.85,
+        {
+            "fedavg-damped": ("fedavg", {"server_optimizer": "damped-momentum"}),
+            "cadis-newest": ("cadis", {"averaging": 1.0}),
+            "singleset": ("singleset", {"rounds": 20}),
+        },
+        first_seed=TEST_SEED,
+    ),
+    "samplers": Plan(
+        "Fashion-MNIST as above, samplers and averaging, 40 rounds",
+        {**_SUBSET, "dataset": "experiments/subsets.py:fashion", "rounds": 40},
+        _select("clear", "overlapping", "soft 0.3", "10 clients, 7:1:1:1", "dirichlet 0.1", "iid"),
+        ("fedavg", "cadis"),
+        5,
+        0.7,
+        {
+            "fedavg-damped": ("fedavg", {"server_optimizer": "damped-momentum"}),
+            "cadis-newest": ("cadis", {"averaging": 1.0}),
+            **{
+                f"sampler {name}": ("cadis", {"sampler": name})
+                for name in ("coverage", "clusters", "hics", "uniform")
+            },
+        },
+        first_seed=TEST_SEED,
+    ),
     "mnist": Plan(
         "MNIST, MLP, 100 clients, 10 a round, 60 rounds",
         {**_MNIST, "rounds": 60},

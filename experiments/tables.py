@@ -29,6 +29,8 @@ _LABELS = {
     "cadis-oracle": "CADIS, true clusters",
     "cadis-hard-weights": "CADIS, weights by clusters",
     "fedyogi": "FedYogi",
+    "fedavg-damped": "FedAvg, server optimizer of CADIS",
+    "cadis-newest": "CADIS without averaging",
     "singleset": "SingleSet (all data in one place)",
     "cadis-plain-weights": "FedAvg weights",
     "cadis-uniform": "uniform sampling",
@@ -40,12 +42,25 @@ _LABELS = {
 
 Run = dict[str, Any]
 
-_NOW = ("clusters-digits", "clusters-fashion")
+_NOW = (
+    "clusters-digits",
+    "clusters-fashion",
+    "clusters-mnist",
+    "clusters-cifar10",
+    "clusters-rates",
+    "clusters-thousand",
+    "quickstart",
+    "hundred",
+    "samplers",
+)
 """Plans with results of the present default of CADIS.
 
 The other stored results are of the default before, which had weights and sampling by
 clusters and constant server momentum. To replace them, delete their files and run the plans.
 """
+
+_RIVALS = ("fedavg", "fedavgm", "fedadam", "fedyogi", "cadis-paper")
+"""Methods with which the table "margin" compares CADIS."""
 
 _MAX_COLUMNS = 8
 """Tables of more federations have one row per federation, not one column."""
@@ -210,6 +225,60 @@ def _format_significance(runs: Sequence[Run], baseline: Sequence[Run]) -> str:
     return " ▲" if mean(values_a) > mean(values_b) else " ▼"
 
 
+def _make_margin_table(plan: str) -> list[str]:
+    """Return a table of the accuracy of the last ten rounds, with CADIS compared to its rivals."""
+    groups = _group_runs(plan)
+
+    def cell(runs: Sequence[Run], federation: str) -> str:
+        finite_runs = _keep_finite(runs)
+        text = _format_mean([run["last_ten"] for run in finite_runs]) if finite_runs else "diverged"
+        if len(finite_runs) < len(runs):
+            text += f" ({len(runs) - len(finite_runs)} of {len(runs)} diverged)"
+        if runs[0]["method"] != "cadis":
+            return text
+        rivals = [groups.get((federation, name), []) for name in _RIVALS]
+        return text + _format_margin(runs, [group for group in rivals if group])
+
+    return _make_federation_table(plan, cell)
+
+
+def _format_margin(runs: Sequence[Run], rivals: Sequence[Sequence[Run]]) -> str:
+    """Return ▲ if runs are significantly above all rivals, ▼ if significantly below the best."""
+    signs = [_format_significance(runs, rival) for rival in rivals]
+    if signs and all(sign == " ▲" for sign in signs):
+        return " ▲"
+    best = max(range(len(rivals)), key=lambda n: mean(run["last_ten"] for run in rivals[n]))
+    return signs[best].replace("▲", "").rstrip()
+
+
+def _make_reported_table(plan: str) -> list[str]:
+    """Return a table of the clusters that CADIS reports, and of its speed and worst class."""
+    groups, rows = _group_runs(plan), []
+    for federation in PLANS[plan].federations:
+        runs = _keep_finite(groups.get((federation, "cadis"), []))
+        target = PLANS[plan].get_target(federation)
+        measured = [run for run in runs if "none" in run]
+        if not measured:
+            continue
+        known = [run for run in measured if "reported" in run]
+        cells = [_format_mean_of(known, name) for name in ("reported", "reference")]
+        shares = [f"{mean(run[name] for run in measured):.1%}" for name in ("none", "changes")]
+        worst = f"{min(run['worst'] for run in runs):.2f}"
+        speeds = [
+            _format_rounds(groups.get((federation, method), runs), target)
+            for method in ("fedavg", "cadis")
+        ]
+        rows.append([federation, *cells, *shares, worst, *speeds])
+    goals = {f"{PLANS[plan].get_target(name):.0%}" for name in PLANS[plan].federations}
+    goal = f"rounds to {goals.pop()}" if len(goals) == 1 else "rounds to target"
+    header = ["", "reported", "possible", "no clusters", "changes", "worst class"]
+    return _format_table([*header, f"{goal}, FedAvg", "CADIS"], rows)
+
+
+def _format_mean_of(runs: Sequence[Run], name: str) -> str:
+    return f"{mean(run[name] for run in runs):.2f}" if runs else ""
+
+
 def _make_target_table(plan: str) -> list[str]:
     """Return a table of the rounds to the target, by federation."""
     targets = PLANS[plan]
@@ -246,6 +315,8 @@ def _make_cluster_table(plan: str) -> list[str]:
 _TABLES: dict[str, Callable[[str], list[str]]] = {
     "full": _make_full_table,
     "last": _make_last_ten_table,
+    "margin": _make_margin_table,
+    "reported": _make_reported_table,
     "rounds": _make_target_table,
     "clusters": _make_cluster_table,
     "signatures": lambda _: signatures.table(),
