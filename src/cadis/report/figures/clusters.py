@@ -158,7 +158,7 @@ def _color_flow(
                 colors[row, column] = to_rgb(style.get_cluster_color(by_client[client]))
             if record.round > departures.get(client, record.round):
                 colors[row, column] = 1 - _PALE * (1 - colors[row, column])
-    meaning = "one color per cluster; gray: client has not taken part yet"
+    meaning = "one color per cluster; gray: has not taken part yet"
     is_pale = not departures.keys().isdisjoint(run_data.client_order)
     return colors, meaning + "; pale: absent for long" * is_pale
 
