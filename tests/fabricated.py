@@ -105,6 +105,25 @@ def add_clock(record: RoundRecord) -> RoundRecord:
     return replace(record, clock=10.0 * record.round)
 
 
+def change_clusters(record: RoundRecord) -> RoundRecord:
+    """Report clusters of 12 clients and the confidence: no clusters in rounds 1 to 3.
+
+    The clients of the third cluster join in round 8; those of the second leave after round 12.
+    """
+    first, second, third = range(6), range(6, 10), range(10, 12)
+    clients = [
+        *first,
+        *(second if record.round <= 12 else ()),
+        *(third if record.round > 7 else ()),
+    ]
+    labels = [(c > 5) + (c > 9) if record.round > 3 else 0 for c in clients]
+    report: dict[str, Any] = {"clusters": labels, "confidence": 0.9 if record.round > 3 else 0.2}
+    weights = [1 / len(clients)] * len(clients)
+    return replace(
+        record, participants=clients, weights=weights, report=report, rejected=[], client_loss=[]
+    )
+
+
 def drop_most_tests(record: RoundRecord) -> RoundRecord:
     """Remove three of four tests on the test set, and the tests of all clients but 2 and 5."""
     accuracies = record.client_accuracy

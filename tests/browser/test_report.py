@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page
 from browser_support import get_label, get_pixels, open_page, wait_for_drawing, write_report_page
 from cadis.algorithm.methods import CADIS
 from cadis.server import RoundRecord
-from fabricated import add_clock, add_metrics, write_run, write_study, write_sweep
+from fabricated import add_clock, add_metrics, change_clusters, write_run, write_study, write_sweep
 
 LEVELS = {"fedavg": 0.6, "cadis": 0.9}
 CHARTS = ["accuracy", "federation", "matrix", "weights", "flow", "confusion-0", "confusion-1",
@@ -128,6 +128,40 @@ def test_a_run_that_reports_clusters_only_has_a_matrix(browser: Browser, tmp_pat
         text = page.locator("#clusters").inner_text()
         assert "in which they were in the same cluster" in text
         assert "threshold" not in text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_bars_of_the_confidence_are_below_the_columns(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    address = write_report_page(
+        write_run(tmp_path / "run", CADIS(), rounds=40, change_record=change_clusters)
+    )
+    with open_page(browser, address, width, color_scheme=scheme) as page:
+        assert get_pixels(page, "chart-flow")
+        chart = "Cadis.charts['chart-flow']"
+        boxes = page.evaluate(
+            "(series => series.getGraph().nodes.map(node => ({id: node.id, middle: "
+            "series.layoutInfo.x + node.getLayout().x + node.getLayout().dx / 2})))"
+            f"({chart}.getModel().getSeriesByIndex(0))"
+        )
+        for depth in range(7):
+            middle = page.evaluate(f"{chart}.convertToPixel({{gridIndex: 0}}, [{depth}, 0])[0]")
+            column = [box["middle"] for box in boxes if box["id"].startswith(f"{depth}/")]
+            assert column == pytest.approx([middle] * len(column), abs=0.5)
+        bars = page.evaluate(f"{chart}.getOption().series[1].data.map(bar => bar.itemStyle.color)")
+        surface = page.evaluate("Cadis.colors().surface")
+        assert [color == surface for color in bars] == [True] * 3 + [False] * 4
+        absent = [box["id"] for box in boxes if box["id"].endswith("absent")]
+        assert absent == ["5/1/absent", "6/1/absent"]  # after round 12, in rounds 22 and 40
+        label = get_label(page, "chart-flow")
+        assert label.endswith(
+            "3 in round 40. Confidence: 0.20, 0.20, 0.20, 0.90, 0.90, 0.90, 0.90."
+        )
+        text = page.locator("#clusters").inner_text()
+        assert "Pale: clients that have been absent for long" in text
+        assert "an empty bar means that it found none" in text
 
 
 def test_scrolling_does_not_redraw_charts(browser: Browser, report: str) -> None:

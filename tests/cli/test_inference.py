@@ -1,6 +1,8 @@
 """``cadis predict`` and ``cadis export``."""
 
 import csv
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,36 @@ def test_predict_does_not_replace_a_file_without_overwrite(run_folder: Path, ima
     assert Path("mine.csv").read_text() == "thesis"
     succeed("predict", run_folder, images, "--out", "mine.csv", "--overwrite")
     assert Path("mine.csv").read_text().startswith("file,predicted,")
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [("file/p.csv", "Not a directory|File exists"), (f"new/{300 * 'p'}.csv", "File name too long")],
+)
+@pytest.mark.parametrize("command", ["predict", "export"])
+def test_output_that_cannot_be_written_is_refused_before_the_work(
+    command: str, out: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    inputs = ["none"] if command == "predict" else ["--to", "onnx"]
+    # The run does not exist either, but it would be read later.
+    sentence = refuse(command, "none", *inputs, "--out", out)
+    assert re.search(rf"{out} cannot be written: ({reason})\.\n", sentence)
+
+
+def test_output_is_not_created_before_the_work(tmp_path: Path) -> None:
+    assert "no run" in refuse("predict", "none", "none", "--out", tmp_path / "new" / "p.csv")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_read_only_file_is_refused_before_the_work(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.touch(mode=0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("The superuser may write all files.")
+    sentence = refuse("predict", "none", "none", "--out", path, "--overwrite")
+    assert "p.csv cannot be written: Permission denied." in sentence
 
 
 def test_unreadable_image_is_reported_and_the_others_are_predicted(

@@ -9,13 +9,22 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cadis.algorithm.methods import CADIS, METHODS
 from cadis.analysis import read_results
 from cadis.report import draw_figures
 from cadis.report.figures.clusters import compute_flow
-from cadis.report.style import add_legend, figure_style, new_axes, save_figure
+from cadis.report.style import (
+    UNKNOWN,
+    add_legend,
+    figure_style,
+    get_cluster_color,
+    new_axes,
+    save_figure,
+)
 from cadis.server import RoundRecord
 from cadis.store import RunFolder, StudyFolder
 from cadis.store.observations import list_other_scalars
@@ -23,6 +32,7 @@ from fabricated import (
     add_clock,
     add_metrics,
     add_models,
+    change_clusters,
     drop_most_tests,
     write_run,
     write_study,
@@ -109,6 +119,10 @@ CASES: dict[str, tuple[Callable[[Path], RunFolder | StudyFolder], set[str]]] = {
     "many-methods": (
         partial(study, levels=MANY, seeds=1, rounds=2),
         ROUNDS | {"accuracy-rare", "confusion", "time"},
+    ),
+    "changing": (
+        partial(run, rounds=40, change_record=change_clusters),
+        (ENDED | LONG) - {"similarity", "convergence"},
     ),
     "100-clients": (partial(run, clients=100, per_round=40), ENDED),
     "sites": (
@@ -231,8 +245,8 @@ def test_the_last_round_of_the_flow_has_the_clusters_of_the_summary(
     further = split_late if case == "labels" else lambda record: record
     folder = write_run(tmp_path / "run", CADIS(), rounds=9, change_record=further)
     (run_data,) = read_results([folder.path]).runs
-    rounds, found = compute_flow(run_data)
-    assert rounds[-1] == 9
+    records, found = compute_flow(run_data)
+    assert records[-1].round == 9
     number = run_data.summary["clusters_found"]
     assert len(set(found[-1].values())) == number
     drawing = draw_all(folder.path, tmp_path / "figures")["flow"]
@@ -240,3 +254,34 @@ def test_the_last_round_of_the_flow_has_the_clusters_of_the_summary(
     pixels = np.asarray(axes.images[0].get_array())
     assert len(np.unique(pixels[:, -1], axis=0)) == number  # all clients have taken part
     assert f"9\n{number}" in list_texts(drawing)
+
+
+def test_flow_shows_the_confidence_and_clients_that_join_and_leave(draw: Draw) -> None:
+    _, found = draw("changing")
+    drawing = found["flow"]
+    clients, confidence = drawing.axes
+    assert clients.get_xlim() == confidence.get_xlim()
+    records, _ = compute_flow(read_results([draw("changing")[0]]).runs[0])
+    rounds = np.array([record.round for record in records])
+    bars = [patch for patch in confidence.patches if isinstance(patch, Rectangle)]
+    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx(range(len(bars)))
+    assert [bar.get_height() for bar in bars] == [0.9 if number > 3 else 0.2 for number in rounds]
+    is_white = np.array([to_rgb(bar.get_facecolor()) == (1, 1, 1) for bar in bars])
+    assert (is_white == (rounds <= 3)).all()
+
+    pixels = np.asarray(clients.images[0].get_array())
+    gray, full = np.array(to_rgb(UNKNOWN)), np.array(to_rgb(get_cluster_color(1)))
+    assert (pixels[6:10, (rounds > 3) & (rounds <= 12)] == full).all()
+    assert pixels[6:10, rounds > 12] == pytest.approx(
+        np.broadcast_to(1 - 0.35 * (1 - full), (4, (rounds > 12).sum(), 3))
+    )
+    assert (pixels[10:, rounds < 8] == gray).all()
+    assert not (pixels[:, rounds >= 8] == gray).all(axis=2).any()
+    said = " ".join(list_texts(drawing)).replace("\n", " ")
+    assert "pale: absent for long; white bar: no clusters found" in said
+
+
+def test_flow_without_confidence_has_one_panel(draw: Draw) -> None:
+    _, found = draw("run")
+    assert len(found["flow"].axes) == 1
+    assert not any("pale" in text or "white bar" in text for text in list_texts(found["flow"]))

@@ -15,7 +15,14 @@ from cadis.report import write_report
 from cadis.report.page.assembly import SCRIPTS
 from cadis.report.page.content import make_page_data
 from cadis.store import RunFolder, StudyFolder, adjusted_rand_index
-from fabricated import add_clock, add_metrics, drop_most_tests, write_run, write_study
+from fabricated import (
+    add_clock,
+    add_metrics,
+    change_clusters,
+    drop_most_tests,
+    write_run,
+    write_study,
+)
 
 MEGABYTE = 1_000_000
 LEVELS = {"fedavg": 0.6, "cadis": 0.9}
@@ -187,3 +194,13 @@ def test_data_that_are_not_measured_have_no_section(tmp_path: Path) -> None:
     data = make_page(write_run(tmp_path / "run", CADIS(), rounds=1, finished=False))
     assert {data[name] for name in ("confusion", "fairness", "convergence")} == {None}
     assert data["clusters"]["runs"][0]["threshold"] == pytest.approx([0.7])
+
+
+def test_flow_has_the_confidence_and_the_last_rounds_of_clients_that_left(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", CADIS(), rounds=40, change_record=change_clusters)
+    (run,) = make_page(folder)["clusters"]["runs"]
+    flow = run["flow"]
+    assert flow["rounds"] == [1, 2, 3, 6, 12, 22, 40]  # 40 ** (n / 6), rounded
+    assert flow["confidence"] == [0.2, 0.2, 0.2, 0.9, 0.9, 0.9, 0.9]
+    assert run["last"] == [None] * 6 + [12] * 4 + [None] * 2
+    assert [set(found[10:]) == {-1} for found in flow["found"]] == [True] * 4 + [False] * 3

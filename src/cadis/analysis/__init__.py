@@ -14,6 +14,7 @@ from cadis.analysis.metrics import (
     make_time_axis,
     resample_at_times,
 )
+from cadis.analysis.participation import find_departures
 from cadis.analysis.partition_summary import PartitionSummary, describe_federation
 from cadis.analysis.reading import is_result_folder, read_folder, read_results
 from cadis.analysis.results import Group, Results

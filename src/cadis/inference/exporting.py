@@ -6,9 +6,11 @@ original model. Existing files are overwritten only if you ask for it.
 """
 
 import csv
+import errno
 import io
 import json
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -92,14 +94,27 @@ def write_predictions(
 
 
 def check_output_path(path: Path, overwrite: bool) -> None:
-    """Raise an error if the path is a folder, or an existing file that must not be replaced."""
-    if path.is_dir():
-        raise CadisError(f"{to_printable(path)} is a folder; give the path of a file with --out.")
-    if path.exists() and not overwrite:
-        raise CadisError(
-            f"{to_printable(path)} already exists; choose another path with --out, or "
-            "replace it with --overwrite."
-        )
+    """Raise an error if a file cannot be written, or exists and must not be replaced.
+
+    The folder of the file is created, since only this shows that it can be.
+    """
+    name = to_printable(path)
+    try:
+        if path.is_dir():
+            raise CadisError(f"{name} is a folder; give the path of a file with --out.")
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(exist_ok=False)
+            path.unlink()
+        elif not overwrite:
+            raise CadisError(
+                f"{name} already exists; choose another path with --out, or "
+                "replace it with --overwrite."
+            )
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise make_write_error(path, error) from None
 
 
 def get_input_name(predictor: Predictor) -> str:

@@ -1,27 +1,40 @@
 """Figures of clusters: similarity, clusters over rounds, and weight of each cluster."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis.algorithm.methods.cadis import compute_q_matrix
-from cadis.analysis import Group, Results, RunData, align_cluster_labels, replay_frames
+from cadis.analysis import (
+    Group,
+    Results,
+    RunData,
+    align_cluster_labels,
+    find_departures,
+    replay_frames,
+)
 from cadis.report import style
+from cadis.server import RoundRecord
+from cadis.store import get_confidence
 from cadis.types import ClientId
 
 _MAX_COLUMNS = 60  # rounds in the figure of clusters over rounds
 _MAX_NAMES = 25  # clients that are named along an axis; if there are more, clusters are named
 _MIN_WIDTH = 6.4  # inches
 _MIN_BAR = 0.09  # inches
+_THIN = 0.9  # inches, height of the panel of the confidence
+_PALE = 0.35  # saturation of the colors of clients that are absent for long
 _CAPTION = (
     "Bars: mean over all rounds; a cluster without participants in a round has weight 0 in it. "
     "Black marks: mean over the rounds in which the cluster has participants. "
@@ -91,40 +104,74 @@ def draw_convergence(results: Results) -> Figure | None:
 
 
 def draw_flow(results: Results) -> Figure | None:
-    """Draw the cluster of each client over rounds; a cluster keeps its color."""
+    """Draw the cluster of each client over rounds, and the confidence that there are clusters.
+
+    A cluster keeps its color.
+    """
     run_data = _first(results, lambda run: run.has_clusters)
-    rounds, clusters = ([], []) if run_data is None else compute_flow(run_data)
-    if run_data is None or len(run_data.history) < 2 or not rounds:
+    records, clusters = ([], []) if run_data is None else compute_flow(run_data)
+    if run_data is None or len(run_data.history) < 2 or not records:
         return None
-    clients = run_data.client_order
-    colors = [
-        [
-            to_rgb(style.get_cluster_color(by_client[c]) if c in by_client else style.UNKNOWN)
-            for by_client in clusters
-        ]
-        for c in clients
-    ]
-    drawing, axes = style.new_axes(6.4, min(8.6, 1.4 + 0.16 * len(clients)))
-    axes.imshow(np.array(colors), aspect="auto", interpolation="nearest")
+    confidences = [get_confidence(record) for record in records]
+    has_confidence = any(value is not None for value in confidences)
+    heights = [min(8.6, 1.4 + 0.16 * len(run_data.client_order)), *[_THIN] * has_confidence]
+    drawing = style.new_figure(_MIN_WIDTH, sum(heights))
+    axes, *panels = drawing.subplots(
+        len(heights), sharex=True, squeeze=False, height_ratios=heights
+    ).flat
+    colors, marks = _color_flow(run_data, records, clusters)
+    axes.imshow(colors, aspect="auto", interpolation="nearest")
     _name_clients(axes.yaxis, run_data)
-    ticks = range(len(rounds) - 1, -1, -max(1, len(rounds) // 10))
-    labels = [f"{rounds[tick]}\n{len(set(clusters[tick].values()))}" for tick in ticks]
-    axes.set_xticks(ticks, labels)
-    is_linear = len(rounds) == rounds[-1] - rounds[0] + 1
+    for panel in panels:
+        has_clusters = [len(set(by_client.values())) > 1 for by_client in clusters]
+        _draw_confidence(panel, confidences, has_clusters)
+        marks += "" if all(has_clusters) else "; white bar: no clusters found"
+    ticks = range(len(records) - 1, -1, -max(1, len(records) // 10))
+    labels = [f"{records[tick].round}\n{len(set(clusters[tick].values()))}" for tick in ticks]
+    drawing.axes[-1].set_xticks(ticks, labels)
+    is_linear = len(records) == records[-1].round - records[0].round + 1
     scale = "" if is_linear else ", logarithmic"
-    axes.set(xlabel=f"round (above{scale}) and number of clusters (below)")
+    drawing.axes[-1].set_xlabel(f"round (above{scale}) and number of clusters (below)")
     title = f"Clusters found by the server over rounds{_describe_run(run_data, results)}"
-    style.add_title(drawing, f"{title}\none color per cluster; gray: client has not taken part yet")
+    style.add_title(drawing, f"{title}\n{marks}")
     return drawing
 
 
-def compute_flow(run_data: RunData) -> tuple[list[int], list[dict[ClientId, int]]]:
+def compute_flow(run_data: RunData) -> tuple[list[RoundRecord], list[dict[ClientId, int]]]:
     """Return some rounds and, for each, the cluster of each client that has taken part so far."""
     count = len(run_data.history)
     rounds = set(np.geomspace(1, count, _MAX_COLUMNS).round().astype(int).tolist())
     frames = list(replay_frames(run_data.history, rounds, run_data.gamma, run_data.sampled_clients))
     clusters = align_cluster_labels([frame.labels for frame in frames], run_data.true_clusters)
-    return [frame.record.round for frame in frames], clusters
+    return [frame.record for frame in frames], clusters
+
+
+def _color_flow(
+    run_data: RunData, records: Sequence[RoundRecord], clusters: Sequence[Mapping[ClientId, int]]
+) -> tuple[NDArray[np.float64], str]:
+    """Return the color of each client in each round, (clients, rounds, 3), and their meaning."""
+    colors = np.full((len(run_data.client_order), len(records), 3), to_rgb(style.UNKNOWN))
+    departures = find_departures(run_data.history)
+    for row, client in enumerate(run_data.client_order):
+        for column, (record, by_client) in enumerate(zip(records, clusters, strict=True)):
+            if client in by_client:
+                colors[row, column] = to_rgb(style.get_cluster_color(by_client[client]))
+            if record.round > departures.get(client, record.round):
+                colors[row, column] = 1 - _PALE * (1 - colors[row, column])
+    meaning = "one color per cluster; gray: has not taken part yet"
+    is_pale = not departures.keys().isdisjoint(run_data.client_order)
+    return colors, meaning + "; pale: absent for long" * is_pale
+
+
+def _draw_confidence(
+    axes: Axes, confidences: Sequence[float | None], has_clusters: Sequence[bool]
+) -> None:
+    """Draw the confidence in each round as a bar, which is white if no clusters were found."""
+    heights = [0.0 if value is None else value for value in confidences]
+    fills = [style.ALONE if found else "white" for found in has_clusters]
+    axes.bar(range(len(heights)), heights, 0.8, color=fills, edgecolor=style.ALONE, lw=0.8)
+    limits = {"xlim": (-0.5, len(heights) - 0.5), "ylim": (0, 1)}
+    axes.set(ylabel="confidence", yticks=[0, 0.5, 1], **limits)
 
 
 def _first(results: Results, has: Callable[[RunData], bool]) -> RunData | None:

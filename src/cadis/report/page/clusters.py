@@ -13,6 +13,7 @@ from cadis.analysis import (
     Results,
     RunData,
     align_cluster_labels,
+    find_departures,
     replay_frames,
     select_rounds,
 )
@@ -29,6 +30,8 @@ _BUDGET = 1_600_000  # bytes for the matrices of all runs together
 _MAX_FLOW = 7  # rounds in the diagram of clusters over rounds
 _FRAME_KEYS = ("rounds", "q", "found", "threshold", "confidence", "weights", "others")
 """Keys of a run that hold one entry per frame."""
+_FLOW_KEYS = ("rounds", "found", "confidence")
+"""The same for the diagram of clusters over rounds."""
 _CACHE: WeakKeyDictionary[RunData, tuple[tuple[int, int], dict[str, Any]]] = WeakKeyDictionary()
 """Data of each run, since the page is made again and again while a run is being watched."""
 
@@ -63,6 +66,7 @@ def _make_run(run_data: RunData, index: int, budget: int) -> dict[str, Any]:
     }
     slider_frames = [by_round[number] for number in rounds if number in by_round]
     flow_frames = [by_round[number] for number in flow if number in by_round]
+    departures = find_departures(run_data.history)
     true_clusters = [run_data.true_clusters[client] for client in clients]
     has_truth = None not in true_clusters
     return {
@@ -75,7 +79,8 @@ def _make_run(run_data: RunData, index: int, budget: int) -> dict[str, Any]:
         "true": true_clusters if has_truth else None,
         **{key: [frame[key] for frame in slider_frames] for key in _FRAME_KEYS},
         "agreement": [frame["agreement"] for frame in slider_frames] if has_truth else None,
-        "flow": {key: [frame[key] for frame in flow_frames] for key in ("rounds", "found")},
+        "flow": {key: [frame[key] for frame in flow_frames] for key in _FLOW_KEYS},
+        "last": [departures.get(client) for client in clients],  # if it is absent since then
     }
 
 
