@@ -77,11 +77,11 @@ class CADIS(BaseMethod):
 
     Departure from the paper: the defaults differ. The server compares class profiles, not whole
     updates of the layer (``signature``). Weights depend on the similarities of the participants,
-    not on a decision about clusters (``weights``), and very long updates get smaller weights. The
+    not on a decision about clusters (``weights``), and long updates get smaller weights. The
     clusters that the server reports are found without a threshold (``threshold``). The distillation
     is weaker. Participants are chosen so that they differ from each other and from recent
-    participants, and the server uses momentum (``default_parts``). ``CADISPaper`` has the
-    parameters of the paper.
+    participants; the server uses momentum, and tests and stores a moving average of the models
+    (``default_parts``). ``CADISPaper`` has the parameters of the paper.
 
     Attributes:
         signature: vector that is compared between clients: "profile", one number per class that
@@ -127,7 +127,7 @@ class CADIS(BaseMethod):
     about: ClassVar[About] = About(
         topic="clustered aggregation",
         paper=CADIS_PAPER,
-        server_state="one number per class and client; a velocity",
+        server_state="one number per class and client; a velocity; the newest model",
     )
     signature: Literal["profile", "head"] = "profile"
     threshold: Annotated[float, Ge(0), Le(1)] | Literal["auto"] = "auto"
