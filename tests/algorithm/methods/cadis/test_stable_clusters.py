@@ -15,7 +15,12 @@ from cadis.algorithm.methods.cadis.cluster_participants import (
     assign_by_profiles,
     cluster_by_profiles,
 )
-from cadis.algorithm.methods.cadis.stable_clusters import compute_required_confidence
+from cadis.algorithm.methods.cadis.hierarchy import Hierarchy
+from cadis.algorithm.methods.cadis.stable_clusters import (
+    _compute_chance_scores,
+    compute_required_confidence,
+)
+from cadis.algorithm.vectors import compute_cosines
 from cadis.rng import derive_generator
 from cadis.store import adjusted_rand_index
 
@@ -44,27 +49,43 @@ def test_update_by_hand() -> None:
 
     Two clusters: the gap of the eigenvalues 1, 1, 0, 0 is 1, and all silhouettes are (1 - 0) / 1.
     Three clusters: the gap is 0. Two silhouettes are 1, those of the clients alone are 0.
+    The scores of shuffled profiles are subtracted.
     """
     profiles, rounds = torch.eye(4)[[0, 1, 0, 1]], torch.full((4,), 10)
+    scores = torch.tensor([(1 + 1) / 2, (0 + 2 / 4) / 2])
     clusters = StableClusters().update(profiles, rounds)
-    assert clusters.scores[:3].tolist() == pytest.approx([(1 + 1) / 2, (0 + 2 / 4) / 2, 0])
+    chance = _compute_chance_scores(profiles, seed=40)
+    assert clusters.excesses[0, :3].tolist() == pytest.approx([*(scores - chance).tolist(), 0])
     assert torch.equal(clusters.centers, torch.eye(4)[:2])
     assert clusters.cut.level == pytest.approx(0.5)  # between similarities 0 and 1
-    assert clusters.cut.confidence == pytest.approx(1)
-    # in the next round, all clients are identical: both scores are 0
-    after = clusters.update(profiles[[0] * 4], rounds)
-    assert after.scores[:2].tolist() == pytest.approx([0.7 * 1, 0.7 * 0.25])
+    assert clusters.cut.confidence == pytest.approx(1 - float(chance[0]))
+    # three such rounds, then rounds in which all clients are identical: the median becomes 0
+    for _ in range(2):
+        clusters = clusters.update(profiles, rounds)
+    for expected in [2, 2, 1, 1]:
+        clusters = clusters.update(profiles[[0] * 4], rounds)
+        assert len(clusters.centers) == expected
+
+
+def test_chance_scores_are_those_of_shuffled_classes() -> None:
+    """Shuffling does not change profiles in which all clients have the same value for a class."""
+    mean, _ = make_profiles([[0, 1]] * 6 + [[2, 3]] * 5, 10, 0.5, 0)
+    chance = _compute_chance_scores(mean, seed=1)
+    assert torch.equal(_compute_chance_scores(mean.flip(0), seed=1), chance)
+    assert not torch.equal(_compute_chance_scores(mean, seed=2), chance)
+    similarity = compute_cosines(normalize(mean.double()))
+    scores = Hierarchy.build(similarity, 64).compute_scores(similarity, normalize(mean.double()))
+    assert chance.max() < 0.4 < scores[0]
+    assert _compute_chance_scores(mean[[0] * 4], seed=1).tolist() == pytest.approx([0, 0])
 
 
 def test_required_confidence_by_hand() -> None:
     rounds = torch.tensor([1, 3] * 5)  # two on average
-    expected = 0.05 + 2 / 10 + 1.2 / 10 + 0.1 / 2
+    expected = 0.12 + 1.2 / 10 + 0.05 / 2
     assert compute_required_confidence(rounds, num_classes=10) == pytest.approx(expected)
-    expected = 0.2 + 1.2 / 10 + 0.1 / 2  # not smaller for many classes
-    assert compute_required_confidence(rounds, num_classes=100) == pytest.approx(expected)
-    assert compute_required_confidence(rounds, num_classes=2) == 0.75
-    expected = 0.05 + 2 / 10 + 1.2 / 2 + 0.1 / 20  # later rounds have a smaller weight
-    assert compute_required_confidence(torch.tensor([20, 90]), 10) == 0.75 < expected
+    assert compute_required_confidence(rounds, num_classes=3) == 0.75
+    expected = 0.12 + 1.2 / 2 + 0.05 / 20  # later rounds have a smaller weight
+    assert compute_required_confidence(torch.tensor([20, 90]), 10) == pytest.approx(expected)
 
 
 CLUSTERED = {
@@ -181,7 +202,7 @@ def test_checkpoint_restores_all_state() -> None:
     for name, tensor in expected.to_tensors().items():
         assert torch.equal(found.to_tensors()[name], tensor), name
     empty = StableClusters.from_tensors({})
-    assert (len(empty.centers), len(empty.scores)) == (0, 0)
+    assert (len(empty.centers), len(empty.excesses)) == (0, 0)
 
 
 def test_many_clients_are_assigned_to_the_nearest_center() -> None:

@@ -12,9 +12,15 @@ In each round, the mean class profiles of all clients are clustered with average
   (Rousseeuw: Silhouettes, Journal of Computational and Applied Mathematics 1987,
   https://doi.org/10.1016/0377-0427(87)90125-7).
 
-The scores are averaged over rounds. The number of clusters with the highest mean score is chosen,
-or no clusters if the confidence is too low. Decisions of earlier rounds are changed only if the new
-decision is clearly better.
+Clients without clusters have a score above 0 by chance. It is estimated with shuffled profiles, in
+which each class is assigned to the clients in random order, so that no clusters are left (Horn: A
+rationale and test for the number of factors in factor analysis, Psychometrika 1965,
+https://doi.org/10.1007/BF02289447). The *excess* is the score minus the score of the shuffled
+profiles. It is the median of the last rounds, so that a single round changes nothing.
+
+There are clusters if the largest excess is large enough. Of the numbers of clusters whose excess is
+nearly as large, the largest is chosen, because two distant groups of similar clusters have a high
+score, too. Decisions of earlier rounds are changed only if the new decision is clearly better.
 """
 
 from collections.abc import Mapping
@@ -32,18 +38,20 @@ from cadis.algorithm.methods.cadis.clustering import (
 from cadis.algorithm.methods.cadis.hierarchy import Hierarchy, compute_silhouette
 from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW
 from cadis.algorithm.vectors import compute_cosines, normalize
+from cadis.rng import derive_generator
 
 MAX_CLUSTERS = 64
-_NEW_SCORE_WEIGHT = 0.3  # weight of a round in the mean scores
-_SWITCH_MARGIN = 0.03  # the number of clusters changes only if the mean score grows by this much
-_KEEP_MARGIN = 0.06  # clusters that were found are kept if the confidence is smaller by this much
-_MAX_REQUIRED = 0.75  # largest confidence that is required
-_FEW_CLASSES = 3  # with so few classes, different clients often have similar profiles
+_NUM_ROUNDS = 7  # the excess is the median of so many rounds
+_NEAR_BEST = 0.06  # numbers of clusters whose excess is smaller by this are nearly as good
+_SWITCH_MARGIN = 0.03  # a number that was chosen is kept if its excess is smaller by this, too
+_KEEP_MARGIN = 0.03  # clusters that were found are kept if the confidence is smaller by this
+_FEW_CLASSES = 3  # with so few classes, shuffled profiles are as similar as true clusters
+_REQUIRED_WITH_FEW_CLASSES = 0.75
 
 
 @dataclass(frozen=True)
 class StableClusters:
-    """Clusters after a round, and the scores that the next round needs.
+    """Clusters after a round, and the excesses that the next rounds need.
 
     If there are no clusters, all clients are in one cluster with the label 0.
 
@@ -59,8 +67,8 @@ class StableClusters:
     centers: Tensor = field(  # mean profile of each cluster, of norm 1, (clusters, classes)
         default_factory=lambda: torch.zeros(0, 0)
     )
-    scores: Tensor = field(  # mean scores of 2, 3, ... clusters, (MAX_CLUSTERS - 1,)
-        default_factory=lambda: torch.zeros(0, dtype=torch.float64)
+    excesses: Tensor = field(  # of 2, 3, ... clusters in recent rounds, (rounds, MAX_CLUSTERS - 1)
+        default_factory=lambda: torch.zeros(0, MAX_CLUSTERS - 1, dtype=torch.float64)
     )
     cut: Cut = field(default_factory=lambda: Cut(-1.0, 0.0))  # level of average linkage; -1: none
 
@@ -74,34 +82,40 @@ class StableClusters:
         profiles = normalize(mean_profiles.double())
         similarity = compute_cosines(profiles)
         hierarchy = Hierarchy.build(similarity, MAX_CLUSTERS)
-        scores = self._average_scores(hierarchy.compute_scores(similarity, profiles))
-        number = self._choose_number(scores[: len(hierarchy.labels)])
-        confidence = _compute_confidence(scores, number, mean_profiles, num_rounds)
+        excess = hierarchy.compute_scores(similarity, profiles)
+        if profiles.shape[1] > _FEW_CLASSES:
+            excess = excess - _compute_chance_scores(mean_profiles, seed=int(num_rounds.sum()))
+        excesses = self._add_excess(excess)
+        excess = excesses.quantile(0.5, dim=0)[: len(hierarchy.labels)]
+        confidence = _compute_confidence(excess, mean_profiles, num_rounds)
         margin = _KEEP_MARGIN if len(self.centers) > 1 else 0.0
-        if confidence < compute_required_confidence(num_rounds, profiles.shape[1]) - margin:
-            number = 1
+        has_clusters = (
+            confidence >= compute_required_confidence(num_rounds, profiles.shape[1]) - margin
+        )
+        number = self._choose_number(excess) if has_clusters else 1
         labels = self._choose_labels(hierarchy.get_labels(number), similarity, profiles)
         centers = compute_centers(profiles, labels).to(mean_profiles.dtype)
-        return StableClusters(centers, scores, Cut(hierarchy.get_level(number), confidence))
+        return StableClusters(centers, excesses, Cut(hierarchy.get_level(number), confidence))
 
     def predict(self, mean_profiles: Tensor) -> Tensor:
         """Return the cluster whose center is nearest to each mean profile, (k,)."""
         return find_nearest_center(mean_profiles, self.centers)
 
-    def _average_scores(self, scores: Tensor) -> Tensor:
-        """Add the scores of a round, (c,), to the mean scores, (MAX_CLUSTERS - 1,)."""
-        padded = torch.zeros(MAX_CLUSTERS - 1, dtype=torch.float64)
-        padded[: len(scores)] = scores
-        return torch.lerp(self.scores, padded, _NEW_SCORE_WEIGHT) if len(self.scores) else padded
+    def _add_excess(self, excess: Tensor) -> Tensor:
+        """Return the excesses of recent rounds and of this round, (c,)."""
+        padded = torch.zeros(1, MAX_CLUSTERS - 1, dtype=torch.float64)
+        padded[0, : len(excess)] = excess
+        return torch.cat([self.excesses, padded])[-_NUM_ROUNDS:]
 
-    def _choose_number(self, scores: Tensor) -> int:
-        """Return the number of clusters with the best mean score of 2, 3, ... clusters, (c,)."""
-        if not len(scores):
-            return 1
-        best, current = int(scores.argmax()), len(self.centers) - 2
-        is_known = 0 <= current < len(scores)
-        if is_known and scores[best] < scores[current] + _SWITCH_MARGIN:
-            best = current
+    def _choose_number(self, excess: Tensor) -> int:
+        """Return the largest number of 2, 3, ... clusters whose excess is nearly the largest."""
+        required = float(excess.max()) - _NEAR_BEST
+        best, current = int((excess >= required).nonzero().max()), len(self.centers) - 2
+        if 0 <= current < len(excess):
+            keeps_larger = current > best and excess[current] >= required - _SWITCH_MARGIN
+            keeps_smaller = excess[current] >= required > excess[best] - _SWITCH_MARGIN
+            if keeps_larger or keeps_smaller:
+                return current + 2
         return best + 2
 
     def _choose_labels(self, labels: Tensor, similarity: Tensor, profiles: Tensor) -> Tensor:
@@ -123,48 +137,62 @@ class StableClusters:
         """Return the clusters as named tensors for a checkpoint."""
         cut = {"cut": self.cut.level, "confidence": self.cut.confidence}
         scalars = {name: torch.tensor(value, dtype=torch.float64) for name, value in cut.items()}
-        return {"centres": self.centers, "scores": self.scores, **scalars}
+        return {"centres": self.centers, "excesses": self.excesses, **scalars}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "StableClusters":
         """Restore the result of :meth:`to_tensors`; without these tensors, start anew."""
-        if "scores" not in tensors:
+        if "excesses" not in tensors:
             return cls()
         cut = Cut(float(tensors["cut"]), float(tensors["confidence"]))
-        return cls(tensors["centres"], tensors["scores"], cut)
+        return cls(tensors["centres"], tensors["excesses"], cut)
 
 
 def compute_required_confidence(num_rounds: Tensor, num_classes: int) -> float:
     """Return the confidence above which there are clusters.
 
-    ``min(0.75, max(0.2, 0.05 + 2 / C) + 1.2 / n + 0.1 / r)`` for C classes and n clients with r
-    rounds each on average. Clients without clusters have higher scores by chance if there are few
-    classes, few clients or few rounds. The constants were chosen so that the scores of random
-    profiles, and of clients whose classes differ gradually, are below.
+    It is ``0.12 + 1.2 / n + 0.05 / r`` for n clients with r rounds each on average, since the
+    excess varies more with few clients or few rounds. The constants were chosen so that the excess
+    of random profiles, and of clients whose classes differ gradually, is below. With two or three
+    classes, profiles of different clients are often similar, so that the confidence has to be 0.75.
 
     Args:
         num_rounds: number of rounds of each client, (n,).
-        num_classes: C, length of a profile.
+        num_classes: length of a profile.
     """
+    if num_classes <= _FEW_CLASSES:
+        return _REQUIRED_WITH_FEW_CLASSES
     rounds = float(num_rounds.double().clamp(max=PROFILE_WINDOW).mean())
-    chance = max(0.2, 0.05 + 2 / num_classes) + 1.2 / len(num_rounds) + 0.1 / rounds
-    return min(_MAX_REQUIRED, chance)
+    return 0.12 + 1.2 / len(num_rounds) + 0.05 / rounds
 
 
-def _compute_confidence(
-    scores: Tensor, number: int, mean_profiles: Tensor, num_rounds: Tensor
-) -> float:
-    """Return the mean score of a number of clusters, but at most the repeatability of profiles.
+def _compute_chance_scores(mean_profiles: Tensor, seed: int) -> Tensor:
+    """Return the scores of 2, 3, ... clusters of shuffled profiles, (c,).
+
+    The values of each class are sorted before they are shuffled, so that the result does not depend
+    on the order of the clients.
+    """
+    generator = derive_generator(seed, "shuffle profiles")
+    columns = mean_profiles.double().sort(dim=0).values.T
+    order = [torch.randperm(len(mean_profiles), generator=generator) for _ in columns]
+    shuffled = columns.gather(1, torch.stack(order)).T
+    profiles = normalize(shuffled - shuffled.mean(dim=1, keepdim=True))
+    similarity = compute_cosines(profiles)
+    return Hierarchy.build(similarity, MAX_CLUSTERS).compute_scores(similarity, profiles)
+
+
+def _compute_confidence(excess: Tensor, mean_profiles: Tensor, num_rounds: Tensor) -> float:
+    """Return the largest excess, but at most the repeatability of profiles.
 
     While the repeatability cannot be measured yet, the confidence is 0 if there are few classes.
     """
-    if number < 2:
+    if not len(excess):
         return 0.0
-    score = max(0.0, float(scores[number - 2]))
+    largest = max(0.0, float(excess.max()))
     repeatability = compute_repeatability(mean_profiles, num_rounds)
     if repeatability is not None:
-        return min(score, repeatability)
-    return score if mean_profiles.shape[1] > _FEW_CLASSES else 0.0
+        return min(largest, repeatability)
+    return largest if mean_profiles.shape[1] > _FEW_CLASSES else 0.0
 
 
 def _match_labels(centers: Tensor, known: Tensor) -> Tensor:
