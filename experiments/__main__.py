@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from cadis.errors import CadisError
-from experiments import queue, signatures
+from experiments import drift, queue, signatures
 from experiments.plans import PLANS, QUEUE
 from experiments.running import RESULTS, run_plan
 from experiments.tables import rewrite
@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m experiments", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the missing runs of plans")
-    names = [*PLANS, "signatures"]
+    names = [*PLANS, "signatures", "drift"]
     run.add_argument("plans", nargs="+", choices=names, metavar="PLAN", help=", ".join(names))
     run.add_argument("--data-dir", default="", help="folder of the datasets")
     run.add_argument("--seeds", type=int, help="number of seeds instead of that of the plan")
@@ -51,6 +51,8 @@ def _run(arguments: argparse.Namespace) -> None:
         for name in arguments.plans:
             if name == "signatures":
                 signatures.run(arguments.data_dir)
+            elif name == "drift":
+                drift.run(at_once=arguments.at_once)
             else:
                 methods = [method for method in arguments.methods.split(",") if method]
                 run_plan(name, arguments.data_dir, arguments.seeds, arguments.at_once, methods)

@@ -317,6 +317,18 @@ PLANS: dict[str, Plan] = {
         },
         first_seed=TEST_SEED,
     ),
+    "shifted": Plan(
+        "Digits in three clusters with other inputs and the same labels, 60 rounds",
+        {"clients": 20, "per_round": 10, "rounds": 60},
+        {
+            name: {"dataset": f"experiments/shifted_digits.py:{name}"}
+            for name in ("rotated", "inverted", "noisy")
+        },
+        ("fedavg", "fedavgm", "cadis", "cadis-clusters", "ifca", "cfl"),
+        5,
+        0.85,
+        first_seed=TEST_SEED,
+    ),
     "mnist": Plan(
         "MNIST, MLP, 100 clients, 10 a round, 60 rounds",
         {**_MNIST, "rounds": 60},

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from scipy.stats import ttest_rel
 
-from experiments import method_table, signatures
+from experiments import drift, method_table, signatures
 from experiments.plans import PLANS
 from experiments.running import find_first_round, read_results
 
@@ -52,6 +53,8 @@ _NOW = (
     "quickstart",
     "hundred",
     "samplers",
+    "shifted",
+    "drift",
 )
 """Plans with results of the present default of CADIS.
 
@@ -208,6 +211,44 @@ def _make_last_ten_table(plan: str) -> list[str]:
     return _make_federation_table(plan, cell)
 
 
+def _make_own_table(plan: str) -> list[str]:
+    """Return a table of the mean accuracy of the clients on their own data in the last round."""
+
+    def cell(runs: Sequence[Run], federation: str) -> str:
+        del federation
+        finite_runs = _keep_finite(runs)
+        return _format_mean([run["own"] for run in finite_runs]) if finite_runs else "diverged"
+
+    return _make_federation_table(plan, cell)
+
+
+def _make_drift_table() -> list[str]:
+    """Return a table of the recovery of accuracy and clusters after a change."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in drift.read_results():
+        groups.setdefault((run["change"], run["method"]), []).append(run)
+    rows = []
+    for change, method in product(drift.CHANGES, drift.METHODS):
+        runs = groups.get((change, method), [])
+        if runs:
+            names = ("before", "lowest", "last_ten", "unchanged")
+            cells = [f"{mean(run[name] for run in runs):.3f}" for name in names]
+            cells += [_format_recovery(runs, name) for name in ("recovery", "clusters")]
+            placed = [run["placed"] for run in runs if run.get("placed") is not None]
+            cells += [f"{mean(placed):.0%}" if placed else ""]
+            rows.append([change, _get_label("drift", method), *cells])
+    header = ["change", "", "before", "lowest", "last ten", "no change"]
+    return _format_table([*header, "rounds to recover", "clusters", "placed"], rows)
+
+
+def _format_recovery(runs: Sequence[Run], name: str) -> str:
+    values = [run[name] for run in runs if run.get(name) is not None]
+    if name not in runs[0]:
+        return ""
+    text = f"{mean(values):.1f}" if values else ""
+    return text if len(values) == len(runs) else f"{text} ({len(values)} of {len(runs)})".strip()
+
+
 def _format_significance(runs: Sequence[Run], baseline: Sequence[Run]) -> str:
     """Return a sign if a paired t-test with the baseline is significant at 5%, else ""."""
     baseline_by_seed = {run["seed"]: run["last_ten"] for run in _keep_finite(baseline)}
@@ -315,11 +356,13 @@ def _make_cluster_table(plan: str) -> list[str]:
 _TABLES: dict[str, Callable[[str], list[str]]] = {
     "full": _make_full_table,
     "last": _make_last_ten_table,
+    "own": _make_own_table,
     "margin": _make_margin_table,
     "reported": _make_reported_table,
     "rounds": _make_target_table,
     "clusters": _make_cluster_table,
     "signatures": lambda _: signatures.table(),
+    "recovery": lambda _: _make_drift_table(),
     "costs": lambda _: method_table.costs(),
     "best": lambda _: method_table.table(),
 }

@@ -15,7 +15,7 @@ from filelock import FileLock
 from cadis.errors import CadisError
 from cadis.experiment.variants import ALL
 from cadis.store import replace_text
-from experiments import queue, running, signatures, tables
+from experiments import drift, queue, running, signatures, tables
 from experiments.plans import PLANS, QUEUE, Plan
 
 TINY = Plan(
@@ -52,6 +52,22 @@ def test_plan_is_run_once_and_gives_tables(results: Path) -> None:
     assert fedavg["last_ten"] == pytest.approx(sum(fedavg["accuracy"]) / 6, abs=1e-4)
     assert fedavg["agreement"] is None
     assert outcomes[1]["agreement"] is not None
+
+
+def test_clients_that_join_are_placed_by_their_first_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drift, "FILE", tmp_path / "drift.jsonl")
+    monkeypatch.setattr(drift, "_ROUNDS", 12)
+    result = drift.measure("clients join", "cadis", 0)
+    assert result["placed"] == 1
+    assert result["before"] < result["last_ten"]
+    assert result["lowest"] < result["last_ten"] < 1
+    assert result["clusters"] <= 12
+    drift.FILE.write_text(json.dumps(result))
+    (line,) = tables.table("recovery", "drift")[2:]
+    assert f"| {result['last_ten']:.3f} |" in line
+    assert line.endswith("| 100% |")
 
 
 def test_first_round_that_achieves_a_target() -> None:

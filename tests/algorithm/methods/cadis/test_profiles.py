@@ -1,5 +1,6 @@
 """Class profiles, and the table of mean profiles on the server."""
 
+from itertools import combinations
 from math import sqrt
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from cadis.algorithm import normalize
 from cadis.algorithm.methods.cadis import ClientProfiles, compute_class_profiles
-from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW
+from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW, sum_cosines
 from cadis.rng import derive_generator
 from cadis.types import compute_client_keys
 from method_support import are_equal_tensors
@@ -89,9 +90,16 @@ class DictProfiles:
     def __init__(self) -> None:
         self.mean: dict[int, Tensor] = {}
         self.count: dict[int, int] = {}
+        self.past: dict[int, list[Tensor]] = {}
 
     def observe(self, keys: list[int], profiles: Tensor) -> None:
         for key, profile in zip(keys, profiles, strict=True):
+            past = self.past.setdefault(key, [])
+            cosines = [float(a @ b) for a, b in combinations(past, 2)]
+            if cosines and sum(cosines) / len(cosines) > 0.5 and self.mean[key] @ profile < 0:
+                past.clear()  # the classes of the client have changed
+                self.count[key] = 0
+            past.append(profile)
             times = min(self.count.get(key, 0), PROFILE_WINDOW - 1)
             before = self.mean.get(key, torch.zeros_like(profile))
             self.mean[key] = (times * before + profile) / (times + 1)
@@ -141,6 +149,27 @@ def test_profiles_survive_a_checkpoint() -> None:
     again = ClientProfiles.from_tensors(profiles.to_tensors())
     assert are_equal_tensors(profiles.to_tensors(), again.to_tensors())
     assert ClientProfiles.from_tensors({}).subsample(9)[0].shape == (0, 0)
+
+
+def test_earlier_rounds_are_forgotten_if_the_classes_of_a_client_change() -> None:
+    """Three profiles with cosines 1, 0.8 and 0.8, then one with a negative cosine to their mean."""
+    key, past = torch.tensor([7]), torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.8, 0.6]])
+    profiles = ClientProfiles()
+    for profile in past:
+        profiles = profiles.observe(key, profile[None])
+    sums, pairs = sum_cosines(past.mean(dim=0)[None], torch.tensor([3]))
+    assert sums.tolist() == pytest.approx([2 * (1 + 0.8 + 0.8)])
+    assert pairs.tolist() == [6]
+    new = torch.tensor([[-0.8, 0.6]])
+    mean, count = profiles.observe(key, new).get(key, 2)
+    torch.testing.assert_close(mean, new, rtol=0, atol=1e-3)
+    assert count.tolist() == [1]
+    # one round is not enough to know the classes of a client
+    mean, count = ClientProfiles().observe(key, past[:1]).observe(key, new).get(key, 2)
+    torch.testing.assert_close(mean, (past[:1] + new) / 2, rtol=0, atol=1e-3)
+    # nor are rounds with different profiles
+    profiles = ClientProfiles().observe(key, past[:1]).observe(key, torch.tensor([[0.0, 1.0]]))
+    assert profiles.observe(key, -past[:1]).get(key, 2)[1].tolist() == [3]
 
 
 def test_old_rounds_of_a_client_fade() -> None:

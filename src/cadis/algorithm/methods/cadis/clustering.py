@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cadis.algorithm.aggregation import compute_sample_weights
-from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW, ClientProfiles
+from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW, ClientProfiles, sum_cosines
 from cadis.algorithm.methods.cadis.similarity import mask_unknown
 from cadis.algorithm.vectors import compute_cosines, normalize
 
@@ -175,10 +175,6 @@ def find_contrast_cut(similarity: Tensor, rounds: float = 1.0) -> Cut:
 def compute_repeatability(mean_profiles: Tensor, num_rounds: Tensor) -> float | None:
     """Return the mean cosine between two profiles of the same client from different rounds.
 
-    The norms of the mean profiles are sufficient to compute it. The squared norm of the mean of m
-    unit vectors is the mean of their m^2 cosines, and m of these are cosines of a vector with
-    itself, which are 1.
-
     Args:
         mean_profiles: mean profiles, (n, classes).
         num_rounds: number of rounds of each client, (n,).
@@ -187,11 +183,10 @@ def compute_repeatability(mean_profiles: Tensor, num_rounds: Tensor) -> float | 
         A number from 0 to 1, or None if too few clients took part in several rounds.
     """
     rounds = num_rounds.double().clamp(max=PROFILE_WINDOW)
-    num_pairs = (rounds * (rounds - 1)).sum()
     if (rounds - 1).clamp(min=0).sum() < _MIN_REPEATED_ROUNDS:
         return None
-    squares = mean_profiles.double().square().sum(dim=1)
-    return float((rounds.square() * squares - rounds).clamp(min=0).sum() / num_pairs)
+    sums, pairs = sum_cosines(mean_profiles, num_rounds)
+    return float(sums.sum() / pairs.sum())
 
 
 def average_linkage(similarity: Tensor, cut: float) -> Tensor:

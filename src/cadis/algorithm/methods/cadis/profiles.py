@@ -18,6 +18,7 @@ from cadis._io import scatter_rows
 from cadis.algorithm.vectors import normalize
 
 PROFILE_WINDOW = 20  # after so many rounds of a client, the weight of older rounds decays
+_MIN_REPEATABILITY = 0.5  # of earlier profiles of a client, to recognize that its classes changed
 _MIN_MERGED_CLIENTS = 4096  # merge the table of recent changes only when it has more clients
 
 
@@ -55,6 +56,41 @@ def compute_class_profiles(weight: Tensor, bias: Tensor | None = None) -> Tensor
         projection, squares = projection + residuals, squares + residuals.square()
     profiles = projection.sign() * squares.pow(0.125)
     return normalize(profiles - profiles.mean(dim=1, keepdim=True))
+
+
+def sum_cosines(mean_profiles: Tensor, num_rounds: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of cosines between profiles of a client from different rounds.
+
+    The norms of the mean profiles are sufficient to compute it. The squared norm of the mean of m
+    unit vectors is the mean of their m^2 cosines, and m of these are cosines of a vector with
+    itself, which are 1.
+
+    Args:
+        mean_profiles: mean profiles, (n, classes).
+        num_rounds: number of rounds of each client, (n,).
+
+    Returns:
+        The sum for each client, at least 0, (n,), and the number of its pairs of rounds, (n,).
+    """
+    rounds = num_rounds.double().clamp(max=PROFILE_WINDOW)
+    squares = mean_profiles.double().square().sum(dim=1)
+    return (rounds.square() * squares - rounds).clamp(min=0), rounds * (rounds - 1)
+
+
+def find_changed_clients(profiles: Tensor, mean_profiles: Tensor, num_rounds: Tensor) -> Tensor:
+    """Return which clients have new classes, (k,), bool.
+
+    The earlier profiles of such a client resemble each other, but the new one has a negative cosine
+    with their mean.
+
+    Args:
+        profiles: profiles of the participants in this round, (k, classes).
+        mean_profiles: their mean profiles before this round, (k, classes).
+        num_rounds: number of their earlier rounds, (k,).
+    """
+    sums, pairs = sum_cosines(mean_profiles, num_rounds)
+    is_repeatable = (pairs > 0) & (sums > _MIN_REPEATABILITY * pairs)
+    return is_repeatable & ((profiles * mean_profiles).sum(dim=1) < 0)
 
 
 @dataclass(frozen=True)
@@ -110,8 +146,12 @@ class ClientProfiles:
         return max(table.mean.shape[1] for table in (self.old, self.new))
 
     def observe(self, keys: Tensor, profiles: Tensor) -> "ClientProfiles":
-        """Add the profiles of a round, (k, classes), to the mean profiles of k clients."""
+        """Add the profiles of a round, (k, classes), to the mean profiles of k clients.
+
+        If the classes of a client have changed, its earlier rounds are forgotten.
+        """
         mean, count = self.get(keys, profiles.shape[1])
+        count = torch.where(find_changed_clients(profiles, mean, count), 0, count)
         times = count.clamp(max=PROFILE_WINDOW - 1)[:, None]
         return self.update(keys, mean + (profiles.float() - mean) / (times + 1), count + 1)
 
