@@ -41,6 +41,7 @@ from cadis.algorithm.vectors import compute_cosines, normalize
 from cadis.rng import derive_generator
 
 MAX_CLUSTERS = 64
+_SHUFFLED_CLIENTS = 40  # profiles are shuffled several times if there are fewer clients
 _NUM_ROUNDS = 7  # the excess is the median of so many rounds
 _NEAR_BEST = 0.06  # numbers of clusters whose excess is smaller by this are nearly as good
 _SWITCH_MARGIN = 0.03  # a number that was chosen is kept if its excess is smaller by this, too
@@ -151,7 +152,7 @@ class StableClusters:
 def compute_required_confidence(num_rounds: Tensor, num_classes: int) -> float:
     """Return the confidence above which there are clusters.
 
-    It is ``0.12 + 1.2 / n + 0.05 / r`` for n clients with r rounds each on average, since the
+    It is ``0.13 + 1 / n + 0.05 / r`` for n clients with r rounds each on average, since the
     excess varies more with few clients or few rounds. The constants were chosen so that the excess
     of random profiles, and of clients whose classes differ gradually, is below. With two or three
     classes, profiles of different clients are often similar, so that the confidence has to be 0.75.
@@ -163,22 +164,26 @@ def compute_required_confidence(num_rounds: Tensor, num_classes: int) -> float:
     if num_classes <= _FEW_CLASSES:
         return _REQUIRED_WITH_FEW_CLASSES
     rounds = float(num_rounds.double().clamp(max=PROFILE_WINDOW).mean())
-    return 0.12 + 1.2 / len(num_rounds) + 0.05 / rounds
+    return 0.13 + 1 / len(num_rounds) + 0.05 / rounds
 
 
 def _compute_chance_scores(mean_profiles: Tensor, seed: int) -> Tensor:
     """Return the scores of 2, 3, ... clusters of shuffled profiles, (c,).
 
     The values of each class are sorted before they are shuffled, so that the result does not depend
-    on the order of the clients.
+    on the order of the clients. The scores of few clients are the mean of several shuffles.
     """
     generator = derive_generator(seed, "shuffle profiles")
-    columns = mean_profiles.double().sort(dim=0).values.T
-    order = [torch.randperm(len(mean_profiles), generator=generator) for _ in columns]
-    shuffled = columns.gather(1, torch.stack(order)).T
-    profiles = normalize(shuffled - shuffled.mean(dim=1, keepdim=True))
-    similarity = compute_cosines(profiles)
-    return Hierarchy.build(similarity, MAX_CLUSTERS).compute_scores(similarity, profiles)
+    columns = mean_profiles.double().sort(dim=0).values.T  # (classes, n)
+    scores = []
+    for _ in range(max(1, _SHUFFLED_CLIENTS // len(mean_profiles))):
+        order = torch.stack([torch.randperm(len(c), generator=generator) for c in columns])
+        shuffled = columns.gather(1, order).T
+        profiles = normalize(shuffled - shuffled.mean(dim=1, keepdim=True))
+        similarity = compute_cosines(profiles)
+        hierarchy = Hierarchy.build(similarity, MAX_CLUSTERS)
+        scores.append(hierarchy.compute_scores(similarity, profiles))
+    return torch.stack(scores).mean(dim=0)
 
 
 def _compute_confidence(excess: Tensor, mean_profiles: Tensor, num_rounds: Tensor) -> float:
