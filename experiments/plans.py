@@ -212,9 +212,25 @@ PLANS: dict[str, Plan] = {
         first_seed=TEST_SEED,
     ),
     "clusters-fashion": Plan(
-        "7,500 samples of Fashion-MNIST, MLP, the same federations, 40 rounds",
+        "7,500 samples of Fashion-MNIST, MLP, fifteen of these federations, 40 rounds",
         {**_SUBSET, "dataset": "experiments/subsets.py:fashion", "rounds": 40},
-        _FEDERATIONS,
+        _select(
+            "clear",
+            "clear, 20% fuzzy",
+            "clear, 40% fuzzy",
+            "mild (60% fuzzy)",
+            "one of 47, three alone",
+            "10 clients, 7:1:1:1",
+            "4 clients, 2:1:1",
+            "overlapping",
+            "soft 0.1",
+            "soft 0.3",
+            "soft 1",
+            "dirichlet 0.1",
+            "dirichlet 0.5",
+            "power law",
+            "iid",
+        ),
         (*_RIVALS, "cadis", "cadis-oracle"),
         5,
         0.7,
@@ -223,7 +239,7 @@ PLANS: dict[str, Plan] = {
     "clusters-mnist": Plan(
         "7,500 samples of MNIST, MLP, 40 rounds",
         {**_SUBSET, "dataset": "experiments/subsets.py:mnist", "rounds": 40},
-        _select("clear", "overlapping", "soft 0.3", "10 clients, 7:1:1:1", "iid"),
+        _select("clear", "soft 0.3", "10 clients, 7:1:1:1", "iid"),
         (*_RIVALS, "cadis", "cadis-oracle"),
         5,
         0.8,
@@ -250,7 +266,7 @@ PLANS: dict[str, Plan] = {
         {
             f"{name}, lr {rate}": {**_FEDERATIONS[name], "lr": rate}
             for rate in (0.03, 0.3)
-            for name in ("clear", "soft 0.3", "10 clients, 7:1:1:1", "iid")
+            for name in ("clear", "soft 0.3", "10 clients, 7:1:1:1")
         },
         (*_RIVALS, "cadis"),
         5,
@@ -303,7 +319,7 @@ PLANS: dict[str, Plan] = {
     "samplers": Plan(
         "Fashion-MNIST as above, samplers and averaging, 40 rounds",
         {**_SUBSET, "dataset": "experiments/subsets.py:fashion", "rounds": 40},
-        _select("clear", "overlapping", "soft 0.3", "10 clients, 7:1:1:1", "dirichlet 0.1", "iid"),
+        _select("clear", "soft 0.3", "10 clients, 7:1:1:1", "dirichlet 0.1"),
         ("fedavg", "cadis"),
         5,
         0.7,

@@ -150,7 +150,7 @@ FROZEN = "@dataclass(frozen=True)\nclass Mine"
         (
             "server_optimizer",
             f"{FROZEN}:\n name = 'x'",
-            "Mine lacks step; derive it from cadis.algorithm.server_optimizers.ServerOptimizer, ",
+            "Mine lacks averaging and step; derive it from cadis.algorithm.server_optimizers.Ser",
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_invalid_options_are_rejected_with_one_short_sentence(
         resolve({}, options)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 330
+    assert len(str(caught.value)) < 340  # the sentence may list all options
 
 
 @pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])

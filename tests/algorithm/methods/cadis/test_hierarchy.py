@@ -11,7 +11,7 @@ from cadis.algorithm import compute_cosines, normalize
 from cadis.algorithm.methods.cadis import average_linkage
 from cadis.algorithm.methods.cadis.hierarchy import (
     Hierarchy,
-    compute_silhouette,
+    compute_silhouettes,
     compute_spectral_gaps,
 )
 from cadis.rng import derive_generator
@@ -24,7 +24,7 @@ def test_levels_and_labels_by_hand() -> None:
         similarity[i, j] = similarity[j, i] = value
     hierarchy = Hierarchy.build(similarity, max_clusters=9)
     assert hierarchy.levels.tolist() == pytest.approx([0.9, 0.8, (0.1 + 0.3 + 0 + 0) / 4])
-    assert [labels.tolist() for labels in hierarchy.labels] == [[0, 1, 0, 1], [0, 1, 0, 2]]
+    assert hierarchy.labels.tolist() == [[0, 1, 0, 1], [0, 1, 0, 2]]
     assert hierarchy.get_labels(1).tolist() == [0, 0, 0, 0]
     assert hierarchy.get_level(1) == -1
     assert hierarchy.get_level(2) == pytest.approx((0.8 + 0.1) / 2)
@@ -48,18 +48,22 @@ def test_silhouette_matches_scikit_learn(clients: int, seed: int) -> None:
     generator = derive_generator(seed)
     vectors = torch.randn(clients, 5, generator=generator, dtype=torch.float64)
     similarity = compute_cosines(normalize(vectors))
-    labels = torch.arange(clients) % 3
-    expected = silhouette_score((1 - similarity).numpy(), labels.numpy(), metric="precomputed")
-    assert compute_silhouette(similarity, labels) == pytest.approx(expected)
+    clusterings = torch.stack([torch.arange(clients) % 3, torch.arange(clients) // 2 % 2])
+    expected = [
+        silhouette_score((1 - similarity).numpy(), labels.numpy(), metric="precomputed")
+        for labels in clusterings
+    ]
+    assert compute_silhouettes(similarity, clusterings).tolist() == pytest.approx(expected)
 
 
 def test_silhouette_by_hand() -> None:
     """Similarities are 0.8 within a cluster of two and 0.2 otherwise; the third is alone."""
     similarity = torch.tensor([[1, 0.8, 0.2], [0.8, 1, 0.2], [0.2, 0.2, 1]], dtype=torch.float64)
     expected = (2 * (0.8 - 0.2) / 0.8 + 0) / 3
-    assert compute_silhouette(similarity, torch.tensor([0, 0, 1])) == pytest.approx(expected)
+    labels = torch.tensor([[0, 0, 1]])
+    assert compute_silhouettes(similarity, labels).tolist() == pytest.approx([expected])
     tiny = 1 - 1e-9 * (1 - similarity)  # differences due to rounding do not count
-    assert compute_silhouette(tiny, torch.tensor([0, 0, 1])) == pytest.approx(0, abs=1e-7)
+    assert compute_silhouettes(tiny, labels).tolist() == pytest.approx([0], abs=1e-7)
 
 
 def test_spectral_gaps_by_hand() -> None:

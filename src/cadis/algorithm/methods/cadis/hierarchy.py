@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ _MIN_DISTANCE = 0.1  # denominator of the silhouette if all distances are smalle
 class Hierarchy:
     """The clusterings of average linkage for 1, 2, 3, ... clusters."""
 
-    labels: list[Tensor]  # of 2, 3, ... clusters, in order of first appearance, each (n,)
+    labels: Tensor  # of 2, 3, ... clusters, in order of first appearance, (c, n)
     levels: Tensor  # similarity at which the clusters are merged, to n - 1, ..., 1, (n - 1,)
 
     @classmethod
@@ -31,18 +32,22 @@ class Hierarchy:
 
         size = len(similarity)
         if size < 2:
-            return cls([], torch.zeros(0, dtype=torch.float64))
-        rows, columns = torch.triu_indices(size, size, offset=1)
-        tree = torch.from_numpy(linkage((1 - similarity[rows, columns]).numpy(), "average"))
-        labels, clusterings = torch.arange(size), []
+            return cls(torch.zeros(0, size).long(), torch.zeros(0, dtype=torch.float64))
+        rows, columns = np.triu_indices(size, k=1)
+        tree = linkage(1 - similarity.numpy()[rows, columns], "average")
+        first_members = np.arange(size)  # smallest index in the cluster of each client
         smallest = list(range(size))  # smallest index of a client, for each node of the tree
-        for merge, (first, second) in enumerate(tree[:, :2].long().tolist()):
+        clusterings = []
+        for merge, (first, second) in enumerate(tree[:, :2].astype(int).tolist()):
             if 2 <= size - merge <= min(max_clusters, size - 1):
-                clusterings.append(labels.unique(return_inverse=True)[1])
+                clusterings.append(first_members.copy())
             target, other = sorted((smallest[first], smallest[second]))
-            labels = torch.where(labels == other, target, labels)
+            first_members[first_members == other] = target
             smallest.append(target)
-        return cls(clusterings[::-1], 1 - tree[:, 2])
+        found = np.array(clusterings[::-1], dtype=np.int64).reshape(-1, size)
+        numbers = (found == np.arange(size)).cumsum(axis=1) - 1  # label of each first member
+        labels = torch.from_numpy(np.take_along_axis(numbers, found, axis=1))
+        return cls(labels, torch.from_numpy(1 - tree[:, 2]))
 
     def get_labels(self, number: int) -> Tensor:
         """Return the labels of a number of clusters, (n,)."""
@@ -55,8 +60,7 @@ class Hierarchy:
     def compute_scores(self, similarity: Tensor, profiles: Tensor) -> Tensor:
         """Return the scores of 2, 3, ... clusters, (c,)."""
         gaps = compute_spectral_gaps(compute_kernel(profiles))[1 : len(self.labels) + 1]
-        silhouettes = [compute_silhouette(similarity, labels) for labels in self.labels]
-        return (gaps + torch.tensor(silhouettes, dtype=torch.float64)) / 2
+        return (gaps + compute_silhouettes(similarity, self.labels)) / 2
 
 
 def compute_spectral_gaps(kernel: Tensor) -> Tensor:
@@ -84,8 +88,8 @@ def compute_spectral_gaps(kernel: Tensor) -> Tensor:
     return eigenvalues[:-1] - eigenvalues[1:]
 
 
-def compute_silhouette(similarity: Tensor, labels: Tensor) -> float:
-    """Return the mean silhouette of the clients.
+def compute_silhouettes(similarity: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean silhouette of the clients for each of several clusterings, (c,).
 
     The silhouette of a client is ``(b - a) / max(a, b)``. Here a is its mean distance to the other
     clients of its cluster, b its mean distance to the clients of the nearest other cluster, and a
@@ -93,12 +97,16 @@ def compute_silhouette(similarity: Tensor, labels: Tensor) -> float:
 
     Args:
         similarity: similarities of clients, 1 on the diagonal, (n, n).
-        labels: cluster of each client, numbered from 0 without gaps, at least two clusters, (n,).
+        labels: cluster of each client, numbered from 0 without gaps, at least two clusters; one row
+            per clustering, (c, n).
     """
-    members = torch.nn.functional.one_hot(labels).to(similarity.dtype)  # (n, clusters)
-    sizes = members.sum(dim=0)
-    sums, index = similarity @ members, labels[:, None]
-    within = 1 - (sums.gather(1, index)[:, 0] - 1) / (sizes[labels] - 1).clamp(min=1)
-    between = 1 - (sums / sizes).scatter(1, index, -torch.inf).amax(dim=1)
+    if not len(labels):
+        return similarity.new_zeros(0)
+    members = torch.nn.functional.one_hot(labels).to(similarity.dtype)  # (c, n, clusters)
+    sizes, index = members.sum(dim=1), labels[:, :, None]  # (c, clusters), (c, n, 1)
+    sums, own_sizes = similarity @ members, sizes.gather(1, labels)  # (c, n, clusters), (c, n)
+    within = 1 - (sums.gather(2, index)[:, :, 0] - 1) / (own_sizes - 1).clamp(min=1)
+    means = torch.where(sizes[:, None] > 0, sums / sizes[:, None], -torch.inf)
+    between = 1 - means.scatter(2, index, -torch.inf).amax(dim=2)
     silhouettes = (between - within) / torch.maximum(within, between).clamp(min=_MIN_DISTANCE)
-    return float(torch.where(sizes[labels] > 1, silhouettes, 0).mean())
+    return torch.where(own_sizes > 1, silhouettes, 0).mean(dim=1)

@@ -35,7 +35,7 @@ from cadis.algorithm.methods.cadis.clustering import (
     compute_repeatability,
     find_nearest_center,
 )
-from cadis.algorithm.methods.cadis.hierarchy import Hierarchy, compute_silhouette
+from cadis.algorithm.methods.cadis.hierarchy import Hierarchy, compute_silhouettes
 from cadis.algorithm.methods.cadis.profiles import PROFILE_WINDOW
 from cadis.algorithm.vectors import compute_cosines, normalize
 from cadis.rng import derive_generator
@@ -127,10 +127,8 @@ class StableClusters:
         number = int(labels.max()) + 1
         if 1 < number == len(self.centers):
             nearest = self.predict(profiles.to(self.centers.dtype))
-            is_complete = len(nearest.unique()) == number
-            if is_complete and compute_silhouette(similarity, nearest) >= compute_silhouette(
-                similarity, labels
-            ):
+            silhouettes = compute_silhouettes(similarity, torch.stack([nearest, labels]))
+            if len(nearest.unique()) == number and silhouettes[0] >= silhouettes[1]:
                 return nearest
         return _match_labels(compute_centers(profiles, labels), self.centers)[labels]
 
