@@ -341,7 +341,7 @@ PLANS: dict[str, Plan] = {
             for name in ("rotated", "inverted", "noisy")
         },
         ("fedavg", "fedavgm", "cadis", "cadis-clusters", "ifca", "cfl"),
-        5,
+        3,
         0.85,
         first_seed=TEST_SEED,
     ),
