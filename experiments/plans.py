@@ -126,7 +126,7 @@ _FEDERATIONS: dict[str, dict[str, Any]] = {
 }
 _RIVALS = ("fedavg", "fedavgm", "fedadam", "fedyogi", "cadis-paper")
 _QUICKSTART = {
-    "model": "experiments/lenet.py:lenet",
+    "model": "experiments/networks.py:lenet",
     "clients": 10,
     "per_round": 5,
     "test_clients": 0,
@@ -271,6 +271,25 @@ PLANS: dict[str, Plan] = {
         (*_RIVALS, "cadis"),
         5,
         0.7,
+        first_seed=TEST_SEED,
+    ),
+    "clusters-models": Plan(
+        "Digits, other learning rates and models, 60 rounds",
+        {**_DIGITS, "rounds": 60},
+        {
+            "clear, lr 0.03": {**_CLEAR, "lr": 0.03},
+            "clear, lr 0.3": {**_CLEAR, "lr": 0.3},
+            "no bias": {**_CLEAR, "model": "experiments/networks.py:mlp_without_bias"},
+            "two classes, one output": {
+                **_CLEAR,
+                "dataset": "experiments/subsets.py:even_and_odd",
+                "ratio": "4:1",
+                "task": "binary",
+            },
+        },
+        (*_RIVALS, "cadis", "cadis-oracle"),
+        5,
+        0.8,
         first_seed=TEST_SEED,
     ),
     "clusters-thousand": Plan(

@@ -1,4 +1,4 @@
-"""Parts of published datasets, so that federations of small sites train in seconds.
+"""Parts of published datasets, and the digits with two classes.
 
 Each function is a dataset: ``cadis run --dataset experiments/subsets.py:fashion``. The files of the
 datasets are searched in ``$CADIS_DATA``.
@@ -27,6 +27,13 @@ def mnist() -> Dataset:
 def cifar10() -> Dataset:
     """Return 7,500 training and 2,500 test samples of CIFAR-10."""
     return _draw("cifar10")
+
+
+def even_and_odd() -> Dataset:
+    """Return the digits of scikit-learn with two classes: even and odd digits."""
+    digits = load("digits")
+    train, test = (replace(part, labels=part.labels % 2) for part in (digits.train, digits.test))
+    return replace(digits, train=train, test=test, classes=("even", "odd"))
 
 
 def _draw(name: str) -> Dataset:

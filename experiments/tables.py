@@ -49,6 +49,7 @@ _NOW = (
     "clusters-mnist",
     "clusters-cifar10",
     "clusters-rates",
+    "clusters-models",
     "clusters-thousand",
     "quickstart",
     "hundred",

@@ -1,11 +1,11 @@
-"""The network of Flower's quickstart for PyTorch, for the plan ``quickstart``."""
+"""Networks of plans: ``cadis run --model experiments/networks.py:lenet``."""
 
 import torch
 from torch import nn
 
 
 def lenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return LeNet: two convolutions with 5 x 5 kernels and pooling, three linear layers."""
+    """Return LeNet, the network of Flower's quickstart for PyTorch."""
     features = nn.Sequential(
         nn.Conv2d(channels, 6, kernel_size=5),
         nn.ReLU(),
@@ -18,3 +18,9 @@ def lenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module
     size = features(torch.zeros(1, channels, height, width)).shape[1]
     classifier = [nn.Linear(size, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
     return nn.Sequential(features, *classifier, nn.Linear(84, num_classes))
+
+
+def mlp_without_bias(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return two linear layers, of which the classifier layer has no bias."""
+    hidden = nn.Linear(channels * height * width, 64)
+    return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), nn.Linear(64, num_classes, bias=False))
