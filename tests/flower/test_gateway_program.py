@@ -20,7 +20,7 @@ from cadis.flower.gateway import main
 from cadis.flower.gateway_server import Gateway, Limits
 from cadis.flower.version import check_flower_version
 from deployed_support import find_free_port, is_listening
-from gateway_attacks import ALLOWED, LIST, post
+from gateway_attacks import ALLOWED, LIST, RawClient, post
 from gateway_support import PATH
 from processes import processes, wait_until
 
@@ -193,9 +193,11 @@ def test_start_script_of_the_server_starts_and_ends_the_gateway(folder: Path) ->
         second = started.start("second", [script], path)
         assert second.wait(timeout=20) != 0  # its gateway ends it
         assert f"Cannot listen on 127.0.0.1 port {port}" in started.read_log("second")
-        superlink.terminate()
-        wait_until(lambda: not started.list_alive() or superlink.poll() is None, "it has ended")
-        wait_until(lambda: not started.list_alive(), "the gateway has ended too", 10)
+        with RawClient(port, folder / "flower" / "ca.crt").connect():
+            superlink.terminate()
+            superlink.wait(timeout=10)
+            wait_until(lambda: not started.list_alive(), "the gateway has ended too", 10)
+        assert started.read_log("superlink") == ""
         separate = started.start("separate", [script], path | {"CADIS_GATEWAY": "separate"})
         wait_until(lambda: len(started.list_alive()) == 1, "the server has started")
         assert not is_listening(port)

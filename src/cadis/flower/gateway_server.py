@@ -18,7 +18,7 @@ _PART_BYTES = 64 * 1024
 _LOGGED_BYTES = 300
 _DISCARD_SECONDS, _SILENT_SECONDS = 5.0, 0.2
 # They concern one connection, and a request passes over two.
-_CONNECTION_HEADERS = {"connection", "keep-alive", "trailer", "transfer-encoding", "upgrade"}
+_CONNECTION_HEADERS = {b"connection", b"keep-alive", b"trailer", b"transfer-encoding", b"upgrade"}
 
 _log = logging.getLogger("cadis.gateway")
 
@@ -60,6 +60,8 @@ class Gateway:
             writer.transport.abort()
         except httpx.HTTPError as error:  # in the middle of an answer
             _log.error("The SuperLink did not finish its answer: %r", error)
+            writer.transport.abort()
+        except asyncio.CancelledError:  # the gateway ends; Python 3.11 would print a traceback
             writer.transport.abort()
         finally:
             self._open -= 1
@@ -151,13 +153,13 @@ class Gateway:
         """Send the answer of the SuperLink; return whether the connection stays open."""
         keeps = keeps and "content-length" in response.headers  # else it ends with the connection
         headers = [
-            f"{name}: {value}"
-            for name, value in response.headers.multi_items()
+            name + b": " + value
+            for name, value in response.headers.raw
             if name.lower() not in _CONNECTION_HEADERS
         ]
-        status = f"HTTP/1.1 {response.status_code} {response.reason_phrase}"
-        connection = f"connection: {'keep-alive' if keeps else 'close'}"
-        writer.write("\r\n".join([status, *headers, connection, "", ""]).encode("latin-1"))
+        status = f"HTTP/1.1 {response.status_code} {response.reason_phrase}".encode()
+        connection = b"connection: " + (b"keep-alive" if keeps else b"close")
+        writer.write(b"\r\n".join([status, *headers, connection, b"", b""]))
         async for part in response.aiter_raw(_PART_BYTES):
             writer.write(part)
             await self._drain(writer)
