@@ -29,7 +29,8 @@ def test_init_with_named_sites_and_host(tmp_path: Path) -> None:
     assert "only the sites can connect to port 8443 of the server" in output
     assert {path.name for path in (tmp_path / "a" / "sites").iterdir()} == {"berlin", "bern"}
     assert "flower.example.org:8443" in (tmp_path / "a" / "sites/bern/start.sh").read_text()
-    assert "--host 0.0.0.0 --port 8443" in (tmp_path / "a" / "superlink/start.sh").read_text()
+    assert "--listen 0.0.0.0:8443 " in (tmp_path / "a" / "gateway/start.sh").read_text()
+    assert "--host 127.0.0.1 --port 8444" in (tmp_path / "a" / "superlink/start.sh").read_text()
     succeed(*INIT, tmp_path / "b", "--sites", "1")
     assert {path.name for path in (tmp_path / "b" / "sites").iterdir()} == {"site-1"}
 

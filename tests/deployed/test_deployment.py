@@ -6,6 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from flwr.proto.control_pb2 import (
+    ListRunsRequest,
+    ListRunsResponse,
+    RegisterNodeRequest,
+    StartRunRequest,
+    StopRunRequest,
+    StreamLogsRequest,
+)
+from flwr.proto.fab_pb2 import Fab
+from flwr.proto.fleet_pb2 import RegisterNodeFleetRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
 
 from cadis.flower.certificates import make_site_key, write_private_file
 from deployed_support import (
@@ -19,6 +30,7 @@ from deployed_support import (
     read_history,
     sort_participants,
 )
+from gateway_attacks import RawClient, list_attacks, post
 from processes import processes, wait_until
 
 pytestmark = pytest.mark.deployment
@@ -50,7 +62,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         running = Deployment(folder, started, port)
         running.write_data()
         started.start("superlink", [folder / "superlink" / "start.sh"], PATH)
-        wait_until(lambda: is_listening(port), "the server listens")
+        wait_until(lambda: is_listening(port) and is_listening(port + 1), "the server listens")
         assert started.finish("register", [folder / "register.sh"], PATH) == 0
         for site in SITES:
             running.start_site(site)
@@ -63,8 +75,13 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 def test_models_equal_those_of_the_engine(
     deployment: Deployment, rounds: Mapping[str, int]
 ) -> None:
-    """Both runs use the same sites at the same time and must not disturb each other."""
+    """Both runs use the same sites at the same time and must not disturb each other.
+
+    While they train, somebody who has the certificate attacks the server.
+    """
     runs = {method: deployment.run(method, number) for method, number in rounds.items()}
+    wait_until(lambda: any(map(deployment.is_busy, SITES)), "a site is training", 180)
+    check_attacks_are_refused(deployment)
     for method, (process, folder) in runs.items():
         assert process.wait(timeout=400) == 0, deployment.read_logs()
         check_equals_engine(folder, method, rounds[method])
@@ -74,13 +91,51 @@ def test_models_equal_those_of_the_engine(
         assert (folder / "figures" / "accuracy.png").is_file()
 
 
+def check_attacks_are_refused(deployment: Deployment) -> None:
+    """Check that a site can do nothing that only the operator may do, and that each try is logged.
+
+    The SuperLink itself accepts the same requests, so it is the gateway that prevents them.
+    """
+    authority = deployment.folder / "sites" / SITES[0] / "ca.crt"
+    behind, site = (RawClient(deployment.port + n, authority) for n in (1, 0))
+    run_id = read_running_ids(behind)[0]
+    key = make_site_key().public
+    attacks = {
+        "/v1/control/list-runs": ListRunsRequest().SerializeToString(),
+        "/v1/control/start-run": StartRunRequest(fab=Fab(content=b"code")).SerializeToString(),
+        "/v1/control/stop-run": StopRunRequest(run_id=run_id).SerializeToString(),
+        "/v1/control/stream-logs": StreamLogsRequest(run_id=run_id).SerializeToString(),
+        "/v1/control/register-node": RegisterNodeRequest(public_key=key).SerializeToString(),
+        "/v1/fleet/register-node": RegisterNodeFleetRequest(public_key=key).SerializeToString(),
+        "/v1/runtime/acquire-task": AcquireTaskRequest().SerializeToString(),
+    }
+    before = deployment.started.read_log("superlink")
+    for path, message in attacks.items():
+        assert site.send(post(path, message))[0] == 403, path
+    for attack in list_attacks():
+        assert site.send(attack)[0] == 403, attack[:200]
+    assert run_id in read_running_ids(behind)
+    log = deployment.started.read_log("superlink").removeprefix(before)
+    for path in attacks:
+        assert f"refused 127.0.0.1: 'POST {path} HTTP/1.1'" in log
+    assert '"POST /v1/control/stop-run' not in log
+
+
+def read_running_ids(client: RawClient) -> list[int]:
+    """List the running runs, as anybody can who reaches the SuperLink."""
+    status, body = client.send(post("/v1/control/list-runs", ListRunsRequest().SerializeToString()))
+    assert status == 200
+    runs = ListRunsResponse.FromString(body).run_dict
+    return [number for number, run in runs.items() if run.status.status == "running"]
+
+
 def test_unknown_sites_are_refused(deployment: Deployment, tmp_path: Path) -> None:
     """One site has a key that is not registered, another one does not use TLS."""
     unknown = tmp_path / "unknown"
     shutil.copytree(deployment.folder / "sites" / SITES[0], unknown)
     (unknown / "supernode.key").unlink()
     write_private_file(unknown / "supernode.key", make_site_key().private)
-    port = str(deployment.port + len(SITES) + 1)
+    port = str(deployment.port + len(SITES) + 2)
     code = deployment.started.finish("unknown", [unknown / "start.sh", "--port", port], PATH)
     assert code != 0
     assert "Failed to activate SuperNode" in deployment.started.read_log("unknown")

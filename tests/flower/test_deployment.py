@@ -5,6 +5,7 @@ import re
 import shlex
 import stat
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ def run_script(
     calls = programs / "calls"
     calls.unlink(missing_ok=True)
     environment = os.environ | {
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "CADIS_GATEWAY": "separate",
         "CALLS": str(calls),
         "OUTPUT": output,
         "CODE": str(code),
@@ -76,11 +78,13 @@ def run_script(
 def test_files_of_the_folder(folder: Path) -> None:
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     site_files = ("ca.crt", "start.sh", "supernode.key", "supernode.pub")
+    server_files = ("ca.crt", "server.crt", "server.key", "start.sh")
     assert names == {
         "README.md",
         *("app/pyproject.toml", "app/module/client.py"),
         "ca/ca.key",
-        *(f"superlink/{name}" for name in ("ca.crt", "server.crt", "server.key", "start.sh")),
+        *(f"{server}/{name}" for server in ("gateway", "superlink") for name in server_files),
+        "gateway/nginx.conf",
         *(f"sites/{site}/{name}" for site in SITES for name in site_files),
         *(f"flower/{name}" for name in ("ca.crt", "config.toml", "environment.sh")),
         *("register.sh", "run.sh", "resume.sh"),
@@ -90,7 +94,7 @@ def test_files_of_the_folder(folder: Path) -> None:
 
 def test_keys_are_readable_by_their_owner_only(folder: Path) -> None:
     keys = list(folder.rglob("*.key"))
-    assert len(keys) == 2 + len(SITES)
+    assert len(keys) == 3 + len(SITES)
     for key in keys:
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
@@ -99,8 +103,9 @@ def test_keys_are_readable_by_their_owner_only(folder: Path) -> None:
 
 def test_public_keys_match_private_keys(folder: Path) -> None:
     authority = x509.load_pem_x509_certificate((folder / "flower" / "ca.crt").read_bytes())
-    server = x509.load_pem_x509_certificate((folder / "superlink" / "server.crt").read_bytes())
-    server.verify_directly_issued_by(authority)
+    for name in ("gateway", "superlink"):
+        server = x509.load_pem_x509_certificate((folder / name / "server.crt").read_bytes())
+        server.verify_directly_issued_by(authority)
     key = load_pem_private_key((folder / "ca" / "ca.key").read_bytes(), None)
     assert key.public_key() == authority.public_key()
     publics = set()
@@ -120,12 +125,16 @@ def test_scripts_are_valid_and_readme_shows_their_commands(folder: Path) -> None
     readme = (folder / "README.md").read_text()
     assert "$" not in re.sub(r"\$out|\$PWD|\$sites", "", readme)
     scripts = list(folder.rglob("*.sh"))
-    assert len(scripts) == 5 + len(SITES)
+    assert len(scripts) == 6 + len(SITES)
     for script in scripts:
         subprocess.run(["sh", "-n", script], check=True)
-    for name in ("superlink/start.sh", "sites/berlin/start.sh", "run.sh", "resume.sh"):
+    names = ("superlink/start.sh", "gateway/start.sh", "sites/berlin/start.sh", "run.sh")
+    for name in (*names, "resume.sh"):
         text = (folder / name).read_text()
-        pattern = r'^(?:exec )?((?:flower-|flwr run).*?) "\$@"(?: \| check_run)?$'
+        pattern = (
+            r"^(?:exec )?((?:flower-|flwr run|python -m cadis\.flower\.gateway).*?) "
+            r'"\$@"(?: \| check_run)?$'
+        )
         command = re.search(pattern, text, re.M | re.S)
         assert command is not None
         assert command[1] in readme
@@ -138,7 +147,7 @@ def test_server_starts_in_its_folder(folder: Path) -> None:
     assert (name, telemetry) == ("flower-superlink", "0")
     assert (cwd, home) == (str(folder / "superlink"), str(folder / "superlink" / "home"))
     expected = (
-        "--host 127.0.0.1 --port 8400 --ssl-ca-certfile ca.crt --ssl-certfile server.crt "
+        "--host 127.0.0.1 --port 8401 --ssl-ca-certfile ca.crt --ssl-certfile server.crt "
         "--ssl-keyfile server.key --enable-supernode-auth --database state.db "
         "--disable-runtime-dependency-installation --log-file 'a b'"
     )
@@ -151,7 +160,7 @@ def test_each_site_has_its_own_port_and_data(folder: Path) -> None:
         script = folder / "sites" / site / "start.sh"
         _, (name, cwd, _, _, *options) = run_script(script, "--node-config", data)
         assert (name, cwd) == ("flower-supernode", str(script.parent))
-        assert options[options.index("--port") + 1] == str(8400 + number)
+        assert options[options.index("--port") + 1] == str(8401 + number)
         assert options[options.index("--superlink") + 1] == "127.0.0.1:8400"
         assert [o for o in options if o == "--node-config"] == ["--node-config"]
         assert options[-1] == data
@@ -245,13 +254,27 @@ def test_folder_can_be_moved(folder: Path) -> None:
     def read_certificate_path(path: Path) -> str:
         config = tomllib.loads((path / "flower" / "config.toml").read_text())
         assert config["superlink"]["default"] == "deployment"
-        assert config["superlink"]["deployment"]["address"] == "127.0.0.1:8400"
+        assert config["superlink"]["deployment"]["address"] == "127.0.0.1:8401"
         return str(config["superlink"]["deployment"]["root-certificates"])
 
     assert read_certificate_path(folder) == str(folder / "flower" / "ca.crt")
     moved = folder.rename(folder.with_name("moved"))
     run_script(moved / "register.sh")
     assert read_certificate_path(moved) == str(moved / "flower" / "ca.crt")
+
+
+def test_only_the_gateway_has_the_name_of_the_server(tmp_path: Path, app: Path) -> None:
+    """Code of a run can read the other key, and must not be able to impersonate the server."""
+    plan = DeploymentPlan(("one",), "flower.example.org")
+    folder = write_deployment(tmp_path / "d", plan, app)
+    for name, has_host in (("gateway", True), ("superlink", False)):
+        text = (folder / name / "server.crt").read_bytes()
+        names = x509.load_pem_x509_certificate(text).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+        hosts = names.value.get_values_for_type(x509.DNSName)
+        assert ("flower.example.org" in hosts) == has_host
+        assert "localhost" in hosts
 
 
 @pytest.mark.parametrize(
@@ -291,7 +314,7 @@ INVALID_HOSTS = [
     [
         *(({"sites": sites}, "site") for sites in INVALID_SITES),
         *(({"host": host}, "--host") for host in INVALID_HOSTS),
-        *(({"port": port}, "--port must be from 1 to 65533") for port in (0, 65534, 70000)),
+        *(({"port": port}, "--port must be from 1 to 65532") for port in (0, 65533, 70000)),
     ],
 )
 def test_invalid_plan_is_an_error(plan: dict[str, Any], sentence: str) -> None:

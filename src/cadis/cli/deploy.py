@@ -10,8 +10,9 @@ from cadis.errors import CadisError
 
 _DEFAULT_SITES = 3
 _WARNING = (
-    "Warning: use a firewall or a VPN so that only the sites can connect to port %d of the server. "
-    "Anyone who can connect to it can run code at every site."
+    "Warning: use a machine or container for this server alone, because each of its users can run "
+    "code at every site. Use a firewall or a VPN so that only the sites can connect to port %d of "
+    "the server."
 )
 
 

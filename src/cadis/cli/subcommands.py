@@ -92,7 +92,13 @@ def deploy() -> None:
     show_default=True,
     help="Host name or IP address that the sites use to connect to the server.",
 )
-@click.option("--port", metavar="N", default=8000, show_default=True, help="Port of the server.")
+@click.option(
+    "--port",
+    metavar="N",
+    default=8000,
+    show_default=True,
+    help="Port of the server for sites. The next port is used on 127.0.0.1 only.",
+)
 def init(**arguments: Any) -> None:
     """Create the files of a server and its sites.
 

@@ -5,21 +5,21 @@ Each method also has a strategy with the name of its class, such as ``cadis.flow
 """
 
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from cadis.errors import CadisError
 
-try:
-    import flwr
-except ImportError:
-    raise CadisError("Install Flower first: pip install 'cadis[flower]'.") from None
+if find_spec("flwr") is None:
+    raise CadisError("Install Flower first: pip install 'cadis[flower]'.")
 
-from cadis.algorithm import Algorithm, check_names, get_field_names, validate
-from cadis.algorithm.methods import METHODS
-from cadis.flower.client import introduce, local_evaluate, local_train
-from cadis.flower.evaluation import server_test
-from cadis.flower.strategy import MethodStrategy
-from cadis.flower.strategy_settings import StrategySettings
+if TYPE_CHECKING:
+    from cadis.flower.client import introduce, local_evaluate, local_train
+    from cadis.flower.evaluation import server_test
+    from cadis.flower.strategies import STRATEGY_METHODS
+    from cadis.flower.strategy import MethodStrategy
+    from cadis.flower.strategy_settings import StrategySettings
 
 __all__ = [
     "MethodStrategy",
@@ -30,35 +30,30 @@ __all__ = [
     "server_test",
 ]
 
-STRATEGY_METHODS = {
-    kind.__name__: kind for kind in METHODS.values() if not (kind.pools_clients or kind.needs_clock)
+_MODULES = {
+    "MethodStrategy": "strategy",
+    "STRATEGY_METHODS": "strategies",
+    "StrategySettings": "strategy_settings",
+    "introduce": "client",
+    "local_evaluate": "client",
+    "local_train": "client",
+    "server_test": "evaluation",
 }
-"""Methods that have a strategy, by the name of the class."""
+"""The public names that are not strategies of methods, by the module that defines them."""
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *STRATEGY_METHODS]
+    return [*__all__, *import_module("cadis.flower.strategies").STRATEGY_METHODS]
 
 
-def __getattr__(name: str) -> Callable[..., MethodStrategy]:
-    """Return a function that creates the strategy of the method class ``name``."""
-    if name not in STRATEGY_METHODS:
+def __getattr__(name: str) -> "Callable[..., MethodStrategy]":
+    """Import a public name on first use, so that the gateway starts without torch."""
+    module = import_module(f"cadis.flower.{_MODULES.get(name, 'strategies')}")
+    if name in _MODULES:
+        value = getattr(module, name)
+    elif name in module.STRATEGY_METHODS:
+        value = module.make_strategy_function(name)
+    else:
         raise AttributeError(f"module 'cadis.flower' has no attribute '{name}'")
-    method_class = STRATEGY_METHODS[name]
-
-    def strategy(**options: Any) -> MethodStrategy:
-        method_fields = get_field_names(method_class)
-        parts = [part for part in get_field_names(Algorithm) if part != "method"]
-        known = [*method_fields, *parts, *get_field_names(StrategySettings)]
-        check_names("option", options, known)
-        parameters = {name: value for name, value in options.items() if name in method_fields}
-        settings = {name: value for name, value in options.items() if name not in method_fields}
-        return MethodStrategy(validate(method_class, parameters), **settings)
-
-    strategy.__name__ = strategy.__qualname__ = name
-    strategy.__doc__ = (
-        f"Create a strategy that runs :class:`cadis.{name}`. Keyword arguments: parameters of the "
-        "method, other parts of the algorithm, and fields of :class:`StrategySettings`."
-    )
-    globals()[name] = strategy  # the next access does not call this function
-    return strategy
+    globals()[name] = value  # the next access does not call this function
+    return value  # type: ignore[no-any-return]

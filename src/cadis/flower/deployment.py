@@ -16,6 +16,11 @@ from cadis.flower.certificates import (
     make_site_key,
     write_private_file,
 )
+from cadis.flower.deployment_gateway import (
+    make_gateway_command,
+    make_gateway_script,
+    make_nginx_config,
+)
 from cadis.flower.deployment_scripts import DeploymentPlan
 
 __all__ = ["DeploymentPlan", "write_deployment"]
@@ -69,16 +74,21 @@ def _check_folder(folder: Path) -> None:
 
 def _write_keys(folder: Path, plan: DeploymentPlan) -> None:
     authority = make_authority()
-    server = make_server_key(authority, [plan.host])
+    # Only the key of the gateway proves to sites that it is the server.
+    servers = {
+        "gateway": make_server_key(authority, [plan.host]),
+        "superlink": make_server_key(authority, []),
+    }
     authority_files = authority.to_files()
-    for name in ("ca", "superlink", "sites", *(f"sites/{site}" for site in plan.sites)):
+    for name in ("ca", *servers, "sites", *(f"sites/{site}" for site in plan.sites)):
         (folder / name).mkdir(mode=0o700)
     write_private_file(folder / "ca" / "ca.key", authority_files.private)
-    write_private_file(folder / "superlink" / "server.key", server.private)
-    (folder / "superlink" / "server.crt").write_bytes(server.public)
+    for name, server in servers.items():
+        write_private_file(folder / name / "server.key", server.private)
+        (folder / name / "server.crt").write_bytes(server.public)
     (folder / "flower").mkdir()
-    for path in (folder / "flower", folder / "superlink"):
-        (path / "ca.crt").write_bytes(authority_files.public)
+    for name in ("flower", *servers):
+        (folder / name / "ca.crt").write_bytes(authority_files.public)
     for name in plan.sites:
         site, pair = folder / "sites" / name, make_site_key()
         write_private_file(site / "supernode.key", pair.private)
@@ -90,11 +100,13 @@ def _write_texts(folder: Path, plan: DeploymentPlan) -> None:
     certificate = str(folder / "flower" / "ca.crt")
     texts = {
         "README.md": _make_readme(plan),
-        "flower/config.toml": scripts.make_connection_config(plan.address, certificate),
+        "flower/config.toml": scripts.make_connection_config(plan.superlink_address, certificate),
         "flower/environment.sh": scripts.make_environment_script(plan),
+        "gateway/nginx.conf": make_nginx_config(plan),
     }
     programs = {
         "superlink/start.sh": scripts.make_superlink_script(plan),
+        "gateway/start.sh": make_gateway_script(plan),
         "register.sh": scripts.REGISTER_SCRIPT,
         "run.sh": scripts.RUN_SCRIPT,
         "resume.sh": scripts.RESUME_SCRIPT,
@@ -115,8 +127,10 @@ def _make_readme(plan: DeploymentPlan) -> str:
         address=plan.address,
         host=plan.host,
         port=plan.port,
+        superlink_address=plan.superlink_address,
         no_telemetry=scripts.NO_TELEMETRY,
         superlink=scripts.make_superlink_command(plan),
+        gateway=make_gateway_command(plan),
         register=scripts.make_register_command(plan.sites[0]),
         supernode=scripts.make_supernode_command(plan, plan.sites[0]),
         run=scripts.RUN_COMMAND,

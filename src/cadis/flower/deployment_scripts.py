@@ -11,14 +11,19 @@ _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"(?:{_HOST_LABEL}\.)*(?!\d+$){_HOST_LABEL}")
 _LAST_PORT = 65535
+SUPERLINK_HOST = "127.0.0.1"
 
 NO_TELEMETRY = "FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1"
 
-_HEADER = f"""#!/bin/sh
+VERSION_COMMAND = "python -m cadis.flower.version"
+"""Command that fails if the installed Flower is not supported."""
+
+SCRIPT_HEADER = f"""#!/bin/sh
 # %s
 set -eu
 CDPATH= cd -- "$(dirname -- "$0")"
 export {NO_TELEMETRY}
+{VERSION_COMMAND}
 """
 
 STATUS_COMMAND = "flwr list deployment --run-id RUN-ID --format json"
@@ -35,7 +40,8 @@ class DeploymentPlan:
     Attributes:
         sites: names of the sites.
         host: host name or IP address of the server.
-        port: port of the server. Site number n uses the port ``port + n`` on its own machine.
+        port: port of the server for sites. The SuperLink uses the next port, on 127.0.0.1 only.
+            Site number n uses the port ``port + 1 + n`` on its own machine.
 
     Example:
         >>> DeploymentPlan(("berlin", "boston"), "flower.example.org").address
@@ -49,20 +55,31 @@ class DeploymentPlan:
     def __post_init__(self) -> None:
         _check_sites(self.sites)
         _check_host(self.host)
-        last = _LAST_PORT - len(self.sites)
+        last = _LAST_PORT - 1 - len(self.sites)
         if not 1 <= self.port <= last:
             raise CadisError(
-                f"--port must be from 1 to {last}, because the sites use the next ports."
+                f"--port must be from 1 to {last}, because the SuperLink and the sites use the "
+                "next ports."
             )
 
     @property
     def address(self) -> str:
-        """Address to which sites and the operator connect: ``host:port``."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """Address to which sites connect: ``host:port``."""
+        return join_address(self.host, self.port)
+
+    @property
+    def superlink_port(self) -> int:
+        """Port of the SuperLink, to which the gateway and the operator connect."""
+        return self.port + 1
+
+    @property
+    def superlink_address(self) -> str:
+        """Address of the SuperLink, which other machines cannot reach."""
+        return join_address(SUPERLINK_HOST, self.superlink_port)
 
     @property
     def bind_address(self) -> str:
-        """Address on which the server listens: all interfaces, unless ``host`` is local."""
+        """Address on which the gateway listens: all interfaces, unless ``host`` is local."""
         if self.is_local:
             return self.host
         return "::" if ":" in self.host else "0.0.0.0"
@@ -77,7 +94,12 @@ class DeploymentPlan:
 
     def get_site_port(self, site: str) -> int:
         """Return the port of a site; ports differ, so that sites can share a machine."""
-        return self.port + 1 + self.sites.index(site)
+        return self.superlink_port + 1 + self.sites.index(site)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return ``host:port``, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _check_sites(sites: tuple[str, ...]) -> None:
@@ -111,8 +133,12 @@ def _check_host(host: str) -> None:
 
 
 def make_superlink_command(plan: DeploymentPlan) -> str:
-    """Return the command that starts the server; the server installs no packages during a run."""
-    return f"""flower-superlink --host {plan.bind_address} --port {plan.port} \\
+    """Return the command that starts the SuperLink; it installs no packages during a run.
+
+    It uses TLS although only this machine can connect, because Flower checks the keys of sites only
+    with TLS.
+    """
+    return f"""flower-superlink --host {SUPERLINK_HOST} --port {plan.superlink_port} \\
     --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
     --enable-supernode-auth --database state.db \\
     --disable-runtime-dependency-installation"""
@@ -136,9 +162,16 @@ def make_register_command(site: str) -> str:
 def make_superlink_script(plan: DeploymentPlan) -> str:
     """Return the content of ``superlink/start.sh``."""
     command = make_superlink_command(plan)
+    purpose = "Start the server. Arguments are passed on to flower-superlink. Ctrl-C stops it."
     return (
-        _HEADER % "Start the server. Arguments are passed on to flower-superlink. Ctrl-C stops it."
-        + f'export FLWR_HOME="$PWD/home"\nexec {command} "$@"\n'
+        SCRIPT_HEADER % purpose
+        + f"""export FLWR_HOME="$PWD/home"
+# With CADIS_GATEWAY=separate, another user or nginx runs the gateway.
+if [ "${{CADIS_GATEWAY:-}}" != separate ]; then
+    ../gateway/start.sh --parent $$ &
+fi
+exec {command} "$@"
+"""
     )
 
 
@@ -146,7 +179,7 @@ def make_supernode_script(plan: DeploymentPlan, site: str) -> str:
     """Return the content of ``sites/<name>/start.sh``."""
     command = make_supernode_command(plan, site)
     return (
-        _HEADER % f"Start the site {site}. Name its data with --node-config. Ctrl-C stops it."
+        SCRIPT_HEADER % f"Start the site {site}. Name its data with --node-config. Ctrl-C stops it."
         + f'export FLWR_HOME="$PWD/home" CADIS_STATE="$PWD/state"\nexec {command} "$@"\n'
     )
 
@@ -170,7 +203,7 @@ export FLWR_HOME="$PWD/flower" PYTHONUNBUFFERED=1
 # Flower requires an absolute path to the certificate: rewrite it if the folder was moved.
 if ! grep -qsF "'$PWD/flower/ca.crt'" flower/config.toml; then
     cat > flower/config.toml <<END
-{make_connection_config(plan.address, "$PWD/flower/ca.crt")}END
+{make_connection_config(plan.superlink_address, "$PWD/flower/ca.crt")}END
 fi
 sites=$(($(ls -d sites/*/ | wc -l)))
 # Usage: flwr run ... | check_run. Print what "flwr run" prints, and exit with 1 if the run failed,
@@ -207,7 +240,7 @@ exit 130' INT
 
 
 REGISTER_SCRIPT = (
-    _HEADER
+    SCRIPT_HEADER
     % "Register the public keys of the sites at the server. You can repeat this at any time."
     + f""". ./flower/environment.sh
 for folder in sites/*/; do
@@ -226,7 +259,7 @@ done
 """Script that registers all sites; a site that is already registered is not an error."""
 
 RUN_SCRIPT = (
-    _HEADER % "Train. Arguments are passed on to flwr run, such as --run-config 'rounds=50'."
+    SCRIPT_HEADER % "Train. Arguments are passed on to flwr run, such as --run-config 'rounds=50'."
     + f""". ./flower/environment.sh
 mkdir -p runs
 until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do
@@ -240,7 +273,7 @@ for option; do printf '%s\\n' "$option"; done > "$out.options"  # for resume.sh
 )
 
 RESUME_SCRIPT = (
-    _HEADER % "Resume the latest run, or the run in the folder that is the first argument."
+    SCRIPT_HEADER % "Resume the latest run, or the run in the folder that is the first argument."
     + f""". ./flower/environment.sh
 case ${{1:-}} in
 '' | -*)
