@@ -22,5 +22,6 @@ from cadis._io.files import (
     to_printable,
     to_toml,
 )
+from cadis._io.memory import check_file_size, check_memory, take_at_most
 from cadis._io.text import natural_key, short_repr
 from cadis._io.user_code import format_error, is_user_code, load_user_code

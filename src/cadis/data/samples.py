@@ -14,6 +14,9 @@ from cadis.errors import CadisError
 if TYPE_CHECKING:
     from cadis.data.preprocessing import Preprocessing
 
+MAX_CLASSES = 100_000
+"""Limit of class numbers: a model has one output for each number up to the highest number."""
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -149,6 +152,11 @@ class Samples:
             )
         if self.labels.min() < 0:
             raise CadisError(f"{subject} has a negative label; number the classes from 0.")
+        if (highest := int(self.labels.max())) >= MAX_CLASSES:
+            raise CadisError(
+                f"{subject} has the label {highest:,}, but class numbers must be below "
+                f"{MAX_CLASSES:,}; number the classes from 0, without gaps."
+            )
 
 
 def format_nonfinite_error(subject: str, count: int, first: str, position: str) -> str:

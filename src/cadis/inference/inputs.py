@@ -1,6 +1,6 @@
 """Inputs of a prediction in batches: images, rows of a table, or tensors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -55,10 +55,15 @@ def read_batches(
     if isinstance(inputs, str | Path):
         path = expand_home(inputs)
         if path.suffix.lower() in TABLE_SUFFIXES:
-            return _batch_table(read_table(path), description, label)
+            cells, unit = read_table(path), "row" if path.suffix.lower() == ".parquet" else "line"
+            numbers, name = cells.index.tolist(), to_printable(path)
+            return _batch_table(
+                cells, description, label, lambda row: f"{name}, {unit} {numbers[row]}"
+            )
         return _batch_images(*_list_images(path), description, callbacks)
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
-        return _batch_table(_to_columns(inputs), description, label)
+        columns = _to_columns(inputs)
+        return _batch_table(columns, description, label, lambda row: f"row {row + 1}")
     paths = [expand_home(path) for path in inputs]
     return _batch_images(paths, [str(path) for path in paths], description, callbacks)
 
@@ -86,13 +91,18 @@ def _batch_tensor(raw: Tensor, truths: Sequence[str | None] = ()) -> Iterator[Ra
 
 
 def _batch_table(
-    table: Mapping[str, Sequence[str]], description: ModelDescription, label: str | None
+    table: Mapping[str, Sequence[str]],
+    description: ModelDescription,
+    label: str | None,
+    locate: Callable[[int], str],
 ) -> Iterator[RawBatch]:
+    """Yield encoded rows in batches; ``locate`` returns the file and line of a row, as text."""
     preprocessing = description.inputs.preprocessing if description.inputs else None
     if not isinstance(preprocessing, TablePreprocessing):
         raise CadisError(f"The model does not take tables, but {_describe_inputs(description)}.")
     if label is not None and label not in table:
         raise CadisError(f"The table has no column {label}; it has: {', '.join(table)}.")
+    preprocessing.check_known(table, locate)
     rows = preprocessing.encode(table)
     inputs = {column.name for column in preprocessing.columns}
     default = str(description.training.get("label_column") or _LABEL_COLUMN)

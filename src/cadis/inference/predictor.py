@@ -10,13 +10,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cadis._io import Callbacks, expand_home, is_file, is_user_code, load_user_code, to_printable
+from cadis._io import (
+    Callbacks,
+    expand_home,
+    format_error,
+    is_file,
+    is_user_code,
+    load_user_code,
+    to_printable,
+)
 from cadis.algorithm.tasks import TASKS
-from cadis.data import ImagePreprocessing
+from cadis.data import MAX_DEVIATIONS, ImagePreprocessing
 from cadis.errors import CadisError
 from cadis.inference.inputs import read_batches
 from cadis.models import MODELS, build_network
-from cadis.store import ModelDescription, RunFolder, parse_model, read_file
+from cadis.store import ModelDescription, ModelInputs, RunFolder, parse_model, read_file
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,20 @@ class Predictor(nn.Module):
             raise CadisError(
                 f"The model takes inputs of shape (n, {expected}), not {tuple(raw.shape)}."
             )
-        probabilities: Tensor = self.pipeline(raw)
+        check_values(raw, inputs)
+        try:
+            probabilities: Tensor = self.pipeline(raw)
+        except Exception as error:  # a user's model may raise anything
+            raise CadisError(
+                f"The model cannot be applied to inputs of shape {tuple(raw.shape)} and type "
+                f"{raw.dtype}: {format_error(error)}."
+            ) from error
+        if not probabilities.isfinite().all():
+            row = int(probabilities.isfinite().flatten(1).all(dim=1).logical_not().nonzero()[0])
+            raise CadisError(
+                f"The model has no finite probability for row {row + 1} of the inputs; check the "
+                "values of this row, and the parameters of the model."
+            )
         return probabilities
 
     def predict(
@@ -187,6 +208,22 @@ class Predictor(nn.Module):
             f"parameters: inputs of {shape} -> {len(self.classes)} classes; "
             f"{description.training.get('method', 'trained')}, "
             f"{description.rounds} round{'' if description.rounds == 1 else 's'})"
+        )
+
+
+def check_values(raw: Tensor, inputs: ModelInputs | None) -> None:
+    """Raise an error for inputs with NaN, infinite values, or values far from those of training."""
+    if not raw.is_floating_point():
+        return
+    is_scaled = inputs is not None and inputs.preprocessing is not None
+    limit = MAX_DEVIATIONS if is_scaled else torch.finfo(torch.float32).max
+    wrong = (raw.abs() <= limit).logical_not()  # also true for NaN
+    if wrong.any():
+        position = wrong.nonzero()[0].tolist()
+        raise CadisError(
+            f"Row {position[0] + 1} of the inputs has the value {float(raw[tuple(position)]):g} at "
+            f"position {position[1:]}, but values must be finite and at most {limit:.3g}; correct "
+            "it, or leave out the row."
         )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from cadis._io import format_error, is_user_code, load_user_code
+from cadis._io import check_memory, format_error, is_user_code, load_user_code
 from cadis.errors import CadisError
 from cadis.models.networks import MODELS
 
@@ -46,6 +46,13 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
             )
         shape = 1, 1, prod(shape)
     channels, height, width = shape
+    with torch.device("meta"):  # tensors without memory
+        planned = MODELS[name](channels, height, width, num_outputs)
+    check_memory(
+        sum(tensor.numel() * tensor.element_size() for tensor in planned.state_dict().values()),
+        f"The model {name} for inputs of shape {tuple(shape)} and {num_outputs:,} outputs",
+        "choose another model, or make the inputs smaller",
+    )
     return MODELS[name](channels, height, width, num_outputs)
 
 

@@ -1,0 +1,99 @@
+"""Validation of arguments of ``cadis.run`` and ``cadis.compare`` that are not options."""
+
+import os
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from cadis._io import expand_home, take_at_most
+from cadis.algorithm import format_value
+from cadis.errors import CadisError
+
+_MAX_ENTRIES = 1_000_000
+"""Maximum length of a list in an argument; generators may be endless."""
+
+_MAX_TARGETS = 100
+
+
+def check_list(name: str, value: object, limit: int = _MAX_ENTRIES) -> list[Any]:
+    """Return an argument as a list; raise an error if it is not a list, or is too long.
+
+    Args:
+        name: name of the argument.
+        value: value of the argument; a string or a mapping is not a list.
+        limit: maximum number of entries.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise CadisError(f"{name} should be a list, not {format_value(value)}.")
+    try:
+        return take_at_most(value, limit, name)
+    except TypeError:  # such as a tensor without dimensions
+        raise CadisError(f"{name} should be a list, not {format_value(value)}.") from None
+
+
+def check_count(name: str, value: object, limit: int) -> int:
+    """Return an argument that is a positive integer, of at most ``limit``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise CadisError(f"{name} should be a positive integer, not {format_value(value)}.")
+    number = value.__index__()
+    if not 1 <= number <= limit:
+        raise CadisError(
+            f"{name} should be from 1 to {limit:,}, not {format_value(number)}; a study can have "
+            f"{limit:,} runs at most."
+        )
+    return number
+
+
+def check_targets(value: object) -> tuple[float, ...]:
+    """Return accuracies above 0, and at most 1, sorted and without repetitions."""
+    targets = check_list("targets", value, _MAX_TARGETS)
+    for target in targets:
+        is_number = isinstance(target, Real) and not isinstance(target, bool)
+        if not is_number or not isfinite(target) or not 0 < target <= 1:
+            raise CadisError(f"A target is an accuracy such as 0.9, not {format_value(target)}.")
+    return tuple(sorted({float(target) for target in targets}))
+
+
+def check_flag(name: str, value: object, optional: bool = False) -> None:
+    """Raise an error unless an argument is True or False, or None if ``optional``."""
+    if not isinstance(value, bool) and not (optional and value is None):
+        choices = "True, False or None" if optional else "True or False"
+        raise CadisError(f"{name} should be {choices}, not {format_value(value)}.")
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise an error unless an argument is a string or None."""
+    if value is not None and not isinstance(value, str):
+        raise CadisError(f"{name} should be a string or None, not {format_value(value)}.")
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise an error unless an argument is a function or None."""
+    if value is not None and not callable(value):
+        raise CadisError(f"{name} should be a function or None, not {format_value(value)}.")
+
+
+def check_folder(name: str, value: object) -> Path | None:
+    """Return an argument that is the path of a folder, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise CadisError(f"{name} should be the path of a folder, not {format_value(value)}.")
+    return check_path(name, value)
+
+
+def check_path(name: str, value: Any) -> Path:
+    """Return a path; raise an error if no file can have it."""
+    text = os.fspath(value)
+    if isinstance(text, bytes) or "\0" in text:
+        raise CadisError(f"{name} should be a path, not {format_value(value)}.")
+    path = expand_home(text)
+    try:
+        path.exists()
+    except OSError as error:
+        raise CadisError(
+            f"The path {format_value(text)} cannot be used: {error.strerror}."
+        ) from None
+    return path
