@@ -187,7 +187,9 @@ def test_values_unlike_all_training_rows_are_refused(
     predictor = Predictor(nn.Linear(6, 2), description)
     path = tmp_path / "rows.csv"
     path.write_text(f"age,sex,dose\n30,f,1\n\n{row}\n")
-    with pytest.raises(CadisError, match=rf"column {problem}.* \(.*rows\.csv, line 4\); correct it"):
+    with pytest.raises(
+        CadisError, match=rf"column {problem}.* \(.*rows\.csv, line 4\); correct it"
+    ):
         predictor.predict(path)
     cells = row.split(",")
     table = {"age": ["30", cells[0]], "sex": ["f", cells[1]], "dose": ["1", cells[2]]}
@@ -207,7 +209,7 @@ def test_probability_is_never_nan(value: float) -> None:
 
 def test_model_that_returns_nan_is_an_error() -> None:
     broken = make_table_predictor()
-    broken.module.weight[1, 2] = float("nan")  # type: ignore[index, operator]
+    broken.module.weight[1, 2] = float("nan")  # type: ignore[operator]
     with pytest.raises(CadisError, match="no finite probability for row 1"):
         broken.predict({"age": [30], "sex": ["m"]})
 

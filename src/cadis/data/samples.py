@@ -136,6 +136,8 @@ class Samples:
 
     def check_format(self, subject: str) -> None:
         """Raise an error if shapes, types or labels cannot be used for training or testing."""
+        if self.inputs.is_meta or self.labels.is_meta:
+            raise CadisError(f"{subject} has tensors on the device meta, without data; move them.")
         if not self.inputs.dim():
             raise CadisError(f"{subject} has a single number as inputs; give one row per sample.")
         if self.labels.dim() and not len(self.labels):

@@ -174,6 +174,8 @@ def _check_arrays(path: Path, name: str) -> None:
             with archive.open(member) as file:
                 read = _HEADER_READERS[headers.read_magic(file)]
                 shape, _, dtype = read(file)
+                if dtype.hasobject:
+                    raise ValueError("Object arrays cannot be loaded")
                 num_elements = math.prod(shape)
                 if file.tell() + num_elements * dtype.itemsize != member.file_size:
                     raise ValueError(f"the array {member.filename} does not have its shape {shape}")

@@ -19,6 +19,15 @@ from cadis.algorithm import (
     split_names,
     validate,
 )
+from cadis.algorithm.arguments import (
+    check_count,
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_targets,
+    check_text,
+)
 from cadis.algorithm.methods import METHODS
 from cadis.analysis import (
     Comparison,
@@ -29,15 +38,6 @@ from cadis.analysis import (
     write_verdict,
 )
 from cadis.errors import CadisError
-from cadis.experiment.arguments import (
-    check_count,
-    check_flag,
-    check_folder,
-    check_function,
-    check_list,
-    check_targets,
-    check_text,
-)
 from cadis.experiment.config import Settings
 from cadis.experiment.in_memory_study import InMemoryStudy
 from cadis.experiment.parameters import qualify_parameter
@@ -162,6 +162,8 @@ def compare(
         4
     """
     folder_path = _check_arguments(out, preset, progress, on_round, track)
+    if "method" in options:
+        raise CadisError("Name the methods to compare as methods=..., not as method=... .")
     methods_by_name = _index_by_name(methods)
     seeds, targets = check_count("seeds", seeds, MAX_RUNS), check_targets(targets)
     check_run_count(seeds * len(methods_by_name))
@@ -170,7 +172,7 @@ def compare(
     in_memory = None
     if isinstance(options.get("model"), nn.Module):
         in_memory = InMemoryStudy.plan(methods_by_name, options)
-        if grid_texts or preset:
+        if grid_texts or preset is not None:
             raise CadisError("With a model object, leave out grid and preset.")
     if in_memory:
         study = in_memory.make_study()
@@ -253,7 +255,7 @@ def _plan_study(
     options: Mapping[str, Any],
 ) -> Study:
     """Plan the same study as ``cadis compare``."""
-    file = read_preset(preset) if preset else {}
+    file = {} if preset is None else read_preset(preset)
     overrides = dict(options)
     for name, method in methods_by_name.items():
         if method is not None and METHODS.get(name) is not type(method):

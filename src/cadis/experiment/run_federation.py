@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from cadis._io import NO_CALLBACKS, expand_home
 from cadis.algorithm import (
@@ -23,6 +24,13 @@ from cadis.algorithm import (
     replace_metric,
     split_names,
     to_options,
+)
+from cadis.algorithm.arguments import (
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_text,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
 from cadis.algorithm.samplers import BaseSampler
@@ -39,13 +47,6 @@ from cadis.data import (
 )
 from cadis.engine import Federation, select_speeds
 from cadis.errors import CadisError
-from cadis.experiment.arguments import (
-    check_flag,
-    check_folder,
-    check_function,
-    check_list,
-    check_text,
-)
 from cadis.experiment.config import select_engine_settings
 from cadis.experiment.execution import FederationRun, RunResult
 from cadis.experiment.tracking import Tracking, combine_callbacks
@@ -259,6 +260,10 @@ def make_federation(options: Mapping[str, Any]) -> Federation:
     model, clients, client_ids = options["model"], options["clients"], options["client_ids"]
     if not isinstance(model, nn.Module):
         raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
+    if any(map(is_lazy, model.parameters())):
+        raise CadisError(
+            "The model has layers that wait for their first input; call it on a batch before."
+        )
     client_ids = check_list("client_ids", client_ids)
     if isinstance(clients, Mapping) and not client_ids:
         client_ids = [*clients]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cadis._io import Callbacks, expand_home, is_file, is_folder, to_printable
+from cadis._io import Callbacks, is_file, is_folder, to_printable
+from cadis.algorithm.arguments import check_list, check_path
 from cadis.data import (
     TABLE_SUFFIXES,
     ImageError,
@@ -51,9 +53,9 @@ def read_batches(
 ) -> Iterator[RawBatch]:
     """Yield the inputs in batches; for the arguments see :meth:`Predictor.iter_predictions`."""
     if isinstance(inputs, Tensor | np.ndarray):
-        return _batch_tensor(torch.as_tensor(inputs))
-    if isinstance(inputs, str | Path):
-        path = expand_home(inputs)
+        return _batch_tensor(_to_tensor(inputs))
+    if isinstance(inputs, str | PathLike):
+        path = check_path("inputs", inputs)
         if path.suffix.lower() in TABLE_SUFFIXES:
             cells, unit = read_table(path), "row" if path.suffix.lower() == ".parquet" else "line"
             numbers, name = cells.index.tolist(), to_printable(path)
@@ -64,14 +66,47 @@ def read_batches(
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
         columns = _to_columns(inputs)
         return _batch_table(columns, description, label, lambda row: f"row {row + 1}")
-    paths = [expand_home(path) for path in inputs]
+    paths = [check_path("An image", path) for path in check_list("inputs", inputs)]
+    if not paths:
+        raise CadisError("The list of images is empty; give at least one path.")
     return _batch_images(paths, [str(path) for path in paths], description, callbacks)
+
+
+def check_tensor(raw: object) -> None:
+    """Raise an error unless raw inputs are a plain tensor of numbers with one row per input."""
+    if not isinstance(raw, Tensor):
+        raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
+    if raw.layout != torch.strided or raw.is_meta or raw.is_complex() or not raw.dim():
+        raise CadisError(
+            f"Give a dense tensor of real numbers, with one row per input, not one of shape "
+            f"{tuple(raw.shape)}, type {raw.dtype} and layout {raw.layout} on {raw.device}."
+        )
+
+
+def _to_tensor(inputs: Any) -> Tensor:
+    """Return an array or tensor as a tensor with at least one row."""
+    try:
+        tensor = torch.as_tensor(inputs)
+    except TypeError:
+        raise CadisError(
+            f"Give an array of numbers, not of type {inputs.dtype}; a table is a data frame, or a "
+            "dict of columns."
+        ) from None
+    check_tensor(tensor)
+    if not len(tensor):
+        raise CadisError(
+            f"The inputs have shape {tuple(tensor.shape)}; give at least one row, as (n, ...)."
+        )
+    return tensor
 
 
 def _to_columns(table: Any) -> dict[str, list[str]]:
     """Return the columns of a mapping or a data frame as texts; None becomes an empty text."""
     titles = table if isinstance(table, Mapping) else table.columns
-    columns = {str(title): ["" if v is None else str(v) for v in table[title]] for title in titles}
+    columns = {
+        str(title): ["" if v is None else str(v) for v in check_list(f"Column {title}", column)]
+        for title, column in ((title, table[title]) for title in titles)
+    }
     for (title, cells), (other, others) in pairwise(columns.items()):
         if len(cells) != len(others):
             raise CadisError(
@@ -104,6 +139,8 @@ def _batch_table(
         raise CadisError(f"The table has no column {label}; it has: {', '.join(table)}.")
     preprocessing.check_known(table, locate)
     rows = preprocessing.encode(table)
+    if not len(rows):
+        raise CadisError("The table has no rows; give at least one.")
     inputs = {column.name for column in preprocessing.columns}
     default = str(description.training.get("label_column") or _LABEL_COLUMN)
     column = label or (default if default in table and default not in inputs else None)

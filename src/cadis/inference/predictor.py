@@ -12,17 +12,18 @@ from torch import Tensor, nn
 
 from cadis._io import (
     Callbacks,
-    expand_home,
     format_error,
     is_file,
     is_user_code,
     load_user_code,
     to_printable,
 )
+from cadis.algorithm import format_value
+from cadis.algorithm.arguments import check_path, check_text
 from cadis.algorithm.tasks import TASKS
 from cadis.data import MAX_DEVIATIONS, ImagePreprocessing
 from cadis.errors import CadisError
-from cadis.inference.inputs import read_batches
+from cadis.inference.inputs import check_tensor, read_batches
 from cadis.models import MODELS, build_network
 from cadis.store import ModelDescription, ModelInputs, RunFolder, parse_model, read_file
 
@@ -113,6 +114,13 @@ class Predictor(nn.Module):
                 description.
         """
         super().__init__()
+        if not isinstance(module, nn.Module):
+            raise CadisError(f"The model must be a torch.nn.Module, not {format_value(module)}.")
+        if not isinstance(description, ModelDescription):
+            raise CadisError(
+                f"Give a cadis.store.ModelDescription, not {format_value(description)}."
+            )
+        check_text("task", task)
         self.description = description
         self.pipeline = Pipeline(module, description, task or description.task)
         self.eval().requires_grad_(False)
@@ -140,8 +148,7 @@ class Predictor(nn.Module):
             Probabilities, (n, classes).
         """
         inputs = self.description.inputs
-        if not isinstance(raw, Tensor):
-            raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
+        check_tensor(raw)
         if inputs is not None and inputs.preprocessing and raw.shape[1:] != inputs.shape:
             expected = ", ".join(map(str, inputs.shape))
             raise CadisError(
@@ -252,8 +259,14 @@ def load(
     """
     if which not in ("last", "best"):
         raise CadisError(f"which must be 'last' or 'best', not {which!r}.")
-    path = expand_home(run)
+    path = check_path("run", run)
     source = to_printable(path)
+    check_text("name", name)
+    if not isinstance(model, nn.Module | str | None):
+        raise CadisError(
+            "model should be a module, or the name 'FILE.py:FUNCTION' of a function that creates "
+            f"it, not {format_value(model)}."
+        )
     if is_file(path):
         tensors, description = parse_model(read_file(path), source)
         architecture, task = description.architecture, description.task

@@ -1,5 +1,6 @@
-"""Validation of arguments of ``cadis.run`` and ``cadis.compare`` that are not options."""
+"""Validation of arguments of public functions that are not options or parameters of parts."""
 
+import operator
 import os
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cadis._io import expand_home, take_at_most
-from cadis.algorithm import format_value
+from cadis.algorithm.validation import format_value
 from cadis.errors import CadisError
 
 _MAX_ENTRIES = 1_000_000
@@ -35,13 +36,14 @@ def check_list(name: str, value: object, limit: int = _MAX_ENTRIES) -> list[Any]
 
 def check_count(name: str, value: object, limit: int) -> int:
     """Return an argument that is a positive integer, of at most ``limit``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise CadisError(f"{name} should be a positive integer, not {format_value(value)}.")
-    number = value.__index__()
-    if not 1 <= number <= limit:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or not 1 <= number <= limit:
         raise CadisError(
-            f"{name} should be from 1 to {limit:,}, not {format_value(number)}; a study can have "
-            f"{limit:,} runs at most."
+            f"{name} should be an integer from 1 to {limit:,}, not {format_value(value)}; a study "
+            f"can have {limit:,} runs at most."
         )
     return number
 
@@ -79,15 +81,13 @@ def check_folder(name: str, value: object) -> Path | None:
     """Return an argument that is the path of a folder, or None."""
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise CadisError(f"{name} should be the path of a folder, not {format_value(value)}.")
     return check_path(name, value)
 
 
-def check_path(name: str, value: Any) -> Path:
-    """Return a path; raise an error if no file can have it."""
-    text = os.fspath(value)
-    if isinstance(text, bytes) or "\0" in text:
+def check_path(name: str, value: object) -> Path:
+    """Return an argument as a path; raise an error if no file can have this path."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else b""
+    if isinstance(text, bytes) or not text or "\0" in text:
         raise CadisError(f"{name} should be a path, not {format_value(value)}.")
     path = expand_home(text)
     try:
