@@ -1,5 +1,16 @@
 """Helpers that do not depend on federated learning: files, user code, text, chunked tensor math."""
 
+from cadis._io.arguments import (
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_num_runs,
+    check_path,
+    check_targets,
+    check_text,
+    format_value,
+)
 from cadis._io.callbacks import NO_CALLBACKS, Callbacks
 from cadis._io.chunked import (
     all_finite,

@@ -44,7 +44,6 @@ from cadis.algorithm.parts import (
 from cadis.algorithm.registry import KINDS, Kind, is_of_kind
 from cadis.algorithm.validation import (
     check_names,
-    format_value,
     get_field_names,
     get_field_types,
     is_list_type,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from cadis._io import format_value
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.local_optimizers import SGD, LocalOptimizer
 from cadis.algorithm.methods import METHODS, FedAvg
@@ -11,7 +12,6 @@ from cadis.algorithm.samplers import BaseSampler, Uniform
 from cadis.algorithm.server_optimizers import Plain, ServerOptimizer
 from cadis.algorithm.tasks import Classification, Task
 from cadis.algorithm.transforms import Transform, check_transforms
-from cadis.algorithm.validation import format_value
 from cadis.errors import CadisError
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
+from cadis._io import format_value
 from cadis.errors import CadisError
 
 _T = TypeVar("_T")
@@ -144,15 +145,6 @@ def _check_types(cls: type, values: Mapping[str, Any]) -> None:
 def _allows_bool(hint: Any) -> bool:
     """Return whether an annotation is bool, or has bool as one of its types."""
     return hint in (bool, Any, object) or any(map(_allows_bool, get_args(hint)))
-
-
-def format_value(value: object) -> str:
-    """Format a value for an error message; shorten it if it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not format integers with thousands of digits
-        return "an integer of thousands of digits"
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
 
 @cache

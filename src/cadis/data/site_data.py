@@ -15,8 +15,9 @@ from cadis._io import (
     NO_CALLBACKS,
     Callbacks,
     check_file_size,
+    check_list,
     check_memory,
-    expand_home,
+    check_path,
     is_folder,
     to_printable,
 )
@@ -67,7 +68,7 @@ def load_site_data(
         >>> len(dataset.train), len(dataset.test)
         (18, 2)
     """
-    path = expand_home(path)
+    path, classes = check_path("path", path), check_list("classes", classes)
     if is_folder(path):
         cache_folder = get_image_cache_folder() if cache else None
         return load_images(path, image_size, cache_folder, callbacks, classes)

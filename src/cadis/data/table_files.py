@@ -10,6 +10,7 @@ from cadis._io import (
     Callbacks,
     check_file_size,
     check_memory,
+    check_path,
     is_file,
     is_folder,
     natural_key,
@@ -70,6 +71,7 @@ def read_table(path: Path) -> "DataFrame":
         >>> cells["age"].tolist()
         ['61', '42']
     """
+    path = check_path("path", path)
     cells = _read_file(path)
     if not len(cells.columns):
         raise CadisError(

@@ -85,7 +85,8 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
 def _check_dataset(dataset: Dataset) -> None:
     """Raise an error if samples of a user's dataset have the wrong format, or no class."""
     parts = {"The training set": dataset.train, "The test set": dataset.test}
-    parts |= {f"The test data of {name}": part for name, part in dataset.client_tests.items()}
+    tests = {name: part for name, part in dataset.client_tests.items() if len(part)}
+    parts |= {f"The test data of {name}": part for name, part in tests.items()}
     for subject, samples in parts.items():
         samples.check_format(subject)
         if int(samples.labels.max()) >= dataset.num_classes:

@@ -10,23 +10,24 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import (
-    BaseMethod,
-    format_value,
-    get_parameters,
-    resolve_part,
-    split_names,
-    validate,
-)
-from cadis.algorithm.arguments import (
-    check_count,
+from cadis._io import (
+    NO_CALLBACKS,
+    Callbacks,
     check_flag,
     check_folder,
     check_function,
     check_list,
+    check_num_runs,
     check_targets,
     check_text,
+    format_value,
+)
+from cadis.algorithm import (
+    BaseMethod,
+    get_parameters,
+    resolve_part,
+    split_names,
+    validate,
 )
 from cadis.algorithm.methods import METHODS
 from cadis.analysis import (
@@ -165,7 +166,7 @@ def compare(
     if "method" in options:
         raise CadisError("Name the methods to compare as methods=..., not as method=... .")
     methods_by_name = _index_by_name(methods)
-    seeds, targets = check_count("seeds", seeds, MAX_RUNS), check_targets(targets)
+    seeds, targets = check_num_runs("seeds", seeds, MAX_RUNS), check_targets(targets)
     check_run_count(seeds * len(methods_by_name))
     first = _check_first_seed(options.pop("seed", 0), seeds)
     grid_texts = _format_grid(grid)
@@ -220,7 +221,9 @@ def _format_grid(grid: object) -> dict[str, list[str]]:
     if grid is None:
         return {}
     if not isinstance(grid, Mapping):
-        raise CadisError(f'grid should be a dict such as {{"lr": [0.1, 0.01]}}, not {grid!r}.')
+        raise CadisError(
+            f'grid should be a dict such as {{"lr": [0.1, 0.01]}}, not {format_value(grid)}.'
+        )
     texts: dict[str, list[str]] = {}
     for name, values in grid.items():
         if not isinstance(name, str):

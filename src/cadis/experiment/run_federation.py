@@ -15,7 +15,15 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from cadis._io import NO_CALLBACKS, expand_home
+from cadis._io import (
+    NO_CALLBACKS,
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_text,
+    expand_home,
+)
 from cadis.algorithm import (
     KINDS,
     BaseMethod,
@@ -24,13 +32,6 @@ from cadis.algorithm import (
     replace_metric,
     split_names,
     to_options,
-)
-from cadis.algorithm.arguments import (
-    check_flag,
-    check_folder,
-    check_function,
-    check_list,
-    check_text,
 )
 from cadis.algorithm.local_optimizers import LocalOptimizer
 from cadis.algorithm.samplers import BaseSampler

@@ -21,8 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import format_error, make_write_error, to_printable
-from cadis.algorithm.arguments import check_path
+from cadis._io import check_path, format_error, make_write_error, to_printable
 from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError, RunError
 from cadis.inference.predictor import Prediction, Predictor

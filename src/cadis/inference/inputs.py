@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cadis._io import Callbacks, is_file, is_folder, to_printable
-from cadis.algorithm.arguments import check_list, check_path
+from cadis._io import Callbacks, check_list, check_path, is_file, is_folder, to_printable
 from cadis.data import (
     TABLE_SUFFIXES,
     ImageError,
@@ -28,6 +27,9 @@ from cadis.store import ModelDescription
 
 _BATCH_SIZE = 64
 """Number of inputs that the model processes at once."""
+
+_MAX_ROWS = 1_000_000_000
+"""Maximum number of rows of a table in Python; a generator may be endless."""
 
 _LABEL_COLUMN = "label"
 """Default title of the column with the true classes."""
@@ -104,7 +106,9 @@ def _to_columns(table: Any) -> dict[str, list[str]]:
     """Return the columns of a mapping or a data frame as texts; None becomes an empty text."""
     titles = table if isinstance(table, Mapping) else table.columns
     columns = {
-        str(title): ["" if v is None else str(v) for v in check_list(f"Column {title}", column)]
+        str(title): [
+            "" if v is None else str(v) for v in check_list(f"Column {title}", column, _MAX_ROWS)
+        ]
         for title, column in ((title, table[title]) for title in titles)
     }
     for (title, cells), (other, others) in pairwise(columns.items()):

@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from cadis._io import (
     Callbacks,
+    check_path,
+    check_text,
     format_error,
+    format_value,
     is_file,
     is_user_code,
     load_user_code,
     to_printable,
 )
-from cadis.algorithm import format_value
-from cadis.algorithm.arguments import check_path, check_text
 from cadis.algorithm.tasks import TASKS
 from cadis.data import MAX_DEVIATIONS, ImagePreprocessing
 from cadis.errors import CadisError
@@ -162,8 +163,9 @@ class Predictor(nn.Module):
                 f"The model cannot be applied to inputs of shape {tuple(raw.shape)} and type "
                 f"{raw.dtype}: {format_error(error)}."
             ) from error
-        if not probabilities.isfinite().all():
-            row = int(probabilities.isfinite().flatten(1).all(dim=1).logical_not().nonzero()[0])
+        finite = probabilities.isfinite().reshape(len(probabilities), -1).all(dim=1)
+        if not finite.all():
+            row = int(finite.logical_not().nonzero()[0])
             raise CadisError(
                 f"The model has no finite probability for row {row + 1} of the inputs; check the "
                 "values of this row, and the parameters of the model."

@@ -8,14 +8,27 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from cadis._io import expand_home, take_at_most
-from cadis.algorithm.validation import format_value
+from cadis._io.files import expand_home
+from cadis._io.memory import take_at_most
 from cadis.errors import CadisError
 
 _MAX_ENTRIES = 1_000_000
 """Maximum length of a list in an argument; generators may be endless."""
 
 _MAX_TARGETS = 100
+
+_MAX_CHARS = 60
+"""Maximum number of characters of an invalid value in an error message."""
+
+
+def format_value(value: object) -> str:
+    """Format a value for an error message; shorten it if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not format integers with thousands of digits
+        return "an integer of thousands of digits"
+    text = text.replace("\n", " ")
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
 
 def check_list(name: str, value: object, limit: int = _MAX_ENTRIES) -> list[Any]:
@@ -34,8 +47,8 @@ def check_list(name: str, value: object, limit: int = _MAX_ENTRIES) -> list[Any]
         raise CadisError(f"{name} should be a list, not {format_value(value)}.") from None
 
 
-def check_count(name: str, value: object, limit: int) -> int:
-    """Return an argument that is a positive integer, of at most ``limit``."""
+def check_num_runs(name: str, value: object, limit: int) -> int:
+    """Return an argument that is a number of runs, from 1 to ``limit``."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -91,8 +104,10 @@ def check_path(name: str, value: object) -> Path:
         raise CadisError(f"{name} should be a path, not {format_value(value)}.")
     path = expand_home(text)
     try:
-        path.exists()
-    except OSError as error:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except OSError as error:  # such as a name that is too long
         raise CadisError(
             f"The path {format_value(text)} cannot be used: {error.strerror}."
         ) from None
