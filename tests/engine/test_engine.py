@@ -1,7 +1,5 @@
 """Rounds of the engine: workers, resuming, failures and shared memory."""
 
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import get_context
@@ -149,17 +147,8 @@ class Failing(nn.Module):
         return logits
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def fail() -> None:
     raise ZeroDivisionError("by design")
-
-
-def test_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="worker process died"):
-        run_rounds(FedAvg(), tmp_path, small_settings(workers=2), Failing(die))
 
 
 def test_error_in_a_worker_names_the_client(tmp_path: Path) -> None:

@@ -33,12 +33,12 @@ def make_image_predictor(channels: int = 1, height: int = 4, width: int = 4) -> 
 
 
 def make_table_predictor() -> Predictor:
-    columns = (NumberColumn("age", 40.0, 10.0, False), CategoryColumn("sex", ("f", "m")))
-    inputs = ModelInputs((3,), "float32", TablePreprocessing(columns))
+    columns = (NumberColumn("age", 40.0, 10.0, False), CategoryColumn("sex", ("f", "m", "")))
+    inputs = ModelInputs((4,), "float32", TablePreprocessing(columns))
     description = ModelDescription("", 2, "classification", ("well", "ill"), inputs)
-    model = nn.Linear(3, 2, bias=False)
+    model = nn.Linear(4, 2, bias=False)
     with torch.no_grad():
-        model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 2.0]]))
+        model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 2.0, 0.0]]))
     return Predictor(model, description)
 
 
@@ -159,6 +159,59 @@ def test_invalid_inputs_are_an_error(tmp_path: Path) -> None:
     sentence = r"takes inputs of shape \(n, 1, 4, 4\), not \(1, 4, 4\)"
     with pytest.raises(CadisError, match=sentence):
         make_image_predictor()(torch.zeros(1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("30,x,1", "sex has 'x', which is not in the training rows .they have: f, m, ."),
+        ("30,F,1", "sex has 'F', which is not in the training rows"),
+        ("NA,f,1", "age has no value, but all training rows have one"),
+        (",f,1", "age has no value, but all training rows have one"),
+        ("1e300,f,1", "age has '1e300', more than 1,000,000 standard deviations from the mean"),
+        ("-1e8,f,1", "age has '-1e8', more than 1,000,000 standard deviations"),
+        ("inf,f,1", "age has 'inf', which is not a finite number"),
+        ("1e999,f,1", "age has '1e999', which is not a finite number"),
+        ("old,f,1", "age has 'old', which is not a finite number"),
+        ("30,f,", "dose has no value, but all training rows have one"),
+        ("30,f,3", "dose has '3', which is not in the training rows"),
+    ],
+)
+def test_values_unlike_all_training_rows_are_refused(
+    row: str, problem: str, tmp_path: Path
+) -> None:
+    dose = CategoryColumn("dose", ("1", "2"))
+    columns = (NumberColumn("age", 40.0, 10.0, False), CategoryColumn("sex", ("f", "m", "")), dose)
+    inputs = ModelInputs((6,), "float32", TablePreprocessing(columns))
+    description = ModelDescription("", 2, "classification", ("well", "ill"), inputs)
+    predictor = Predictor(nn.Linear(6, 2), description)
+    path = tmp_path / "rows.csv"
+    path.write_text(f"age,sex,dose\n30,f,1\n\n{row}\n")
+    with pytest.raises(
+        CadisError, match=rf"column {problem}.* \(.*rows\.csv, line 4\); correct it"
+    ):
+        predictor.predict(path)
+    cells = row.split(",")
+    table = {"age": ["30", cells[0]], "sex": ["f", cells[1]], "dose": ["1", cells[2]]}
+    with pytest.raises(CadisError, match=rf"column {problem}.* \(row 2\); correct it"):
+        predictor.predict(table)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e30])
+def test_probability_is_never_nan(value: float) -> None:
+    images, rows = torch.zeros(3, 1, 4, 4), torch.zeros(3, 4)
+    images[1, 0, 2, 3], rows[1, 2] = value, value
+    with pytest.raises(CadisError, match=r"Row 2 of the inputs has the value .* \[0, 2, 3\]"):
+        make_image_predictor().predict(images)
+    with pytest.raises(CadisError, match=r"Row 2 of the inputs has the value .* \[2\]"):
+        make_table_predictor()(rows)
+
+
+def test_model_that_returns_nan_is_an_error() -> None:
+    broken = make_table_predictor()
+    broken.module.weight[1, 2] = float("nan")  # type: ignore[operator]
+    with pytest.raises(CadisError, match="no finite probability for row 1"):
+        broken.predict({"age": [30], "sex": ["m"]})
 
 
 def test_own_task_needs_probabilities(tmp_path: Path) -> None:

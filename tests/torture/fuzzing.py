@@ -22,6 +22,7 @@ from cadis.report.page.content import make_page_data
 from torture.experiments import Experiment, run_undisturbed
 from torture.fuzzing_data import (
     draw_cifar,
+    draw_expanding_file,
     draw_idx,
     draw_partition,
     draw_picture_folder,
@@ -31,8 +32,10 @@ from torture.fuzzing_data import (
 )
 from torture.fuzzing_options import (
     draw_command_line,
+    draw_comparison,
     draw_option_file,
     draw_options,
+    draw_prediction,
     draw_python_call,
     draw_user_files,
 )
@@ -97,6 +100,7 @@ _DATA_CASES = (
     draw_tensors,
     draw_tensors,
     draw_partition,
+    draw_expanding_file,
     draw_run_folder,
     draw_study_folder,
 )
@@ -107,6 +111,8 @@ _OPTION_CASES = (
     draw_options,
     draw_command_line,
     draw_python_call,
+    draw_comparison,
+    draw_prediction,
     draw_user_files,
 )
 _TARGETS: tuple[Callable[[Path, Path, Draw], Case], ...] = (*_DATA_CASES, *_OPTION_CASES)

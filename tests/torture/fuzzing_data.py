@@ -1,8 +1,11 @@
 """Random inputs for the readers of data."""
 
+import gzip
 import io
 import pickle
 import shutil
+import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ from hypothesis.extra import numpy as arrays_of
 from PIL import Image
 from safetensors.numpy import save_file
 
-from cadis.data import load, load_site_data
+from cadis._io import read_toml
+from cadis.data import as_dataset, load, load_site_data, read_table
 from cadis.data.partition import read_partition
 from cadis.data.published import CATALOGUE
+from cadis.data.published.published_files import read_content
 from support import draw_pills
 from torture.harm import ODD_VALUES, Draw, mutate_bytes, mutate_json
 from torture.outcomes import Case
@@ -93,6 +98,35 @@ def draw_tensors(folder: Path, _base: Path, draw: Draw) -> Case:
         path.write_bytes(mutate_bytes(path.read_bytes(), draw))
     classes = draw(st.sampled_from([["a", "b", "c"], ["a"], []]))
     return f"{path.name}", lambda: load_site_data(path, classes)
+
+
+def draw_expanding_file(folder: Path, _base: Path, draw: Draw) -> Case:
+    """Draw a small file that says or expands to something large; the memory is limited."""
+    size = draw(st.sampled_from([10**3, 10**6, 10**9, 10**12, 2**62]))
+    kind = draw(st.sampled_from(["header.npz", "sparse", "labels", "gzip", "columns.csv"]))
+    path = folder / kind
+    if kind == "header.npz":
+        header = io.BytesIO()
+        fields = {"descr": "<f8", "fortran_order": False, "shape": (size, 3)}
+        np.lib.format.write_array_header_1_0(header, fields)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("inputs.npy", "labels.npy"):
+                archive.writestr(name, header.getvalue())
+        return kind, lambda: load_site_data(path, ["a", "b"])
+    if kind == "labels":
+        data = (np.zeros((4, 2), np.float32), np.array([0, 1, 0, min(size, 2**40)]))
+        return f"label {size}", lambda: as_dataset({"clients": [data, data]}, "mine")
+    if kind == "gzip":
+        path.write_bytes(gzip.compress(bytes(min(size, 10**8)), 1) * (size // 10**8 % 20 + 1))
+        return f"gzip of {size}", lambda: read_content(path)
+    if kind == "columns.csv":
+        path.write_text(",".join(f"c{n}" for n in range(min(size, 10**6))))
+        return f"{size} columns", lambda: load(f"csv:{path}")
+    path = path.with_suffix(draw(st.sampled_from([".csv", ".toml", ".npz", ".safetensors"])))
+    with path.open("wb") as file:
+        file.truncate(min(size, 10**12))
+    readers = {".csv": read_table, ".toml": read_toml}
+    return path.name, lambda: readers.get(path.suffix, partial(load_site_data, classes=["a"]))(path)
 
 
 def draw_partition(folder: Path, _base: Path, draw: Draw) -> Case:

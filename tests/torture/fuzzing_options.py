@@ -15,7 +15,9 @@ from cadis._io import read_toml, to_toml
 from cadis.algorithm.methods import METHODS
 from cadis.cli.command_line import commands
 from cadis.cli.options import run_options
+from cadis.data import CategoryColumn, NumberColumn, TablePreprocessing
 from cadis.experiment import ExperimentConfig, resolve
+from cadis.store import ModelDescription, ModelInputs
 from torture.disturbance import skip_figures
 from torture.experiments import Experiment
 from torture.harm import ODD_VALUES, WORDS, Draw, mutate_bytes
@@ -166,6 +168,32 @@ def draw_python_call(folder: Path, _base: Path, draw: Draw) -> Case:
             raise SilentChangeError(f"{len(result.history)} rounds, not 1")
 
     return f"cadis.run {options!r}", call
+
+
+def draw_comparison(_folder: Path, _base: Path, draw: Draw) -> Case:
+    """Draw a call of ``cadis.compare`` with one odd argument, which trains nothing."""
+    names = ["methods", "seeds", "seed", "grid", "preset", "targets", "progress", "on_round"]
+    names += ["track", "out", "rounds", "clients", "per_round", "ratio", "epochs", "workers"]
+    name, value = draw(st.sampled_from(names)), draw(ODD_VALUES)
+    options = {"methods": ["fedavg"], "seeds": 1, "dataset": "none.py:f", name: value}
+    return f"cadis.compare {name}={value!r}", lambda: cadis.compare(**options)
+
+
+def draw_prediction(_folder: Path, _base: Path, draw: Draw) -> Case:
+    """Draw a prediction for an odd value; a row of a table may have it as a cell."""
+    columns = (NumberColumn("age", 40.0, 10.0, False), CategoryColumn("sex", ("f", "m")))
+    inputs = ModelInputs((3,), "float32", TablePreprocessing(columns))
+    description = ModelDescription("", 2, "classification", ("no", "yes"), inputs)
+    predictor, value = cadis.Predictor(nn.Linear(3, 2), description), draw(ODD_VALUES)
+    rows = [value, {"age": [value], "sex": ["f"]}, {"age": [40], "sex": [value]}]
+    chosen = draw(st.sampled_from(rows))
+
+    def call() -> None:
+        for prediction in predictor.predict(chosen):
+            if not 0 <= prediction.probability <= 1:
+                raise SilentChangeError(f"probability {prediction.probability}")
+
+    return f"predict {chosen!r}", call
 
 
 def draw_user_files(folder: Path, _base: Path, draw: Draw) -> Case:

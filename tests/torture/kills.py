@@ -1,5 +1,6 @@
 """Kills of a run: at each of its file operations, during a write, or at any moment."""
 
+import contextlib
 import json
 import os
 import resource
@@ -10,8 +11,9 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
+from cadis.engine import stall_watch
 from torture.disturbance import kill_self, watch_operations
-from torture.experiments import Experiment, Recovery, run_undisturbed
+from torture.experiments import Experiment, Recovery, find_difference, run_undisturbed
 from torture.outcomes import Attack, Finding, Trial
 from torture.victim import Ending, Victim, make_command, run_to_end
 
@@ -34,8 +36,13 @@ def prepare(base: Path) -> None:
 
 
 def attempt(trial: Trial) -> tuple[str, Finding]:
-    """Of ten trials, kill six runs, two resumed runs, one during a write, one at any moment."""
+    """Of ten trials, kill six runs, two resumed runs, one during a write, one at any moment.
+
+    Of the last, one in five kills or stops only a worker, and one in five kills a long training.
+    """
     kind, index = trial.number % 10, trial.number // 10
+    if kind == 9 and index % 5 == 3:
+        return _harm_worker(trial)
     if kind == 9:
         return _kill_with_busy_workers(trial) if index % 5 == 4 else _kill_any_moment(trial)
     if kind == 8:
@@ -113,6 +120,36 @@ def _kill_with_busy_workers(trial: Trial) -> tuple[str, Finding]:
     if left:
         return "a long training", Finding("orphans", f"{left} of {len(workers)} workers are alive")
     return "a long training", Finding("same", "the workers ended with their server")
+
+
+def _harm_worker(trial: Trial) -> tuple[str, Finding]:
+    """Kill or stop worker processes at random moments; the run must not end or change."""
+    random = trial.random
+    method, harm = random.choice(_METHODS), random.choice([signal.SIGKILL, signal.SIGSTOP])
+    experiment, run, harmed = Experiment(method, workers=2), _get_run(trial), list[int]()
+    command = make_command(experiment.start(run), _replace_stopped_workers_soon)
+    with Victim(command, trial.folder / "started") as victim:
+        while not victim.has_ended() and len(harmed) < 3:
+            time.sleep(random.uniform(0.05, 0.3))
+            for worker in _list_workers(victim.number)[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, harm)
+                    harmed.append(worker)
+        ending = victim.wait()
+        left = _count_survivors(harmed)
+    what = f"{method}, {len(harmed)} times {harm.name} for a worker"
+    if left:
+        return what, Finding("orphans", f"{left} workers were alive after {_GRACE:g} s")
+    if fault := ending.find_fault():
+        return what, fault
+    if ending.code:
+        return what, Finding("dead end", ending.sentence)
+    difference = find_difference(run, _reference(trial.base, method))
+    return what, Finding("silent change", difference) if difference else Finding("same")
+
+
+def _replace_stopped_workers_soon() -> None:
+    stall_watch.STOPPED_LIMIT = 1.5
 
 
 def _list_workers(number: int) -> list[int]:
@@ -222,9 +259,10 @@ def _reference(base: Path, method: str) -> Path:
 
 ATTACK = Attack(
     name="kills",
-    title="killed at each file operation, during a write, and at any moment; then resumed",
+    title="killed at each file operation, during a write, and at any moment, then resumed; and "
+    "workers killed or stopped",
     trials=400,
-    quick=(0, 1, 2, 3, 6, 7, 8, 9, 49),
+    quick=(0, 1, 2, 3, 6, 7, 8, 9, 39, 49),
     prepare=prepare,
     attempt=attempt,
 )

@@ -1,5 +1,16 @@
 """Helpers that do not depend on federated learning: files, user code, text, chunked tensor math."""
 
+from cadis._io.arguments import (
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_num_runs,
+    check_path,
+    check_targets,
+    check_text,
+    format_value,
+)
 from cadis._io.callbacks import NO_CALLBACKS, Callbacks
 from cadis._io.chunked import (
     all_finite,
@@ -22,5 +33,6 @@ from cadis._io.files import (
     to_printable,
     to_toml,
 )
+from cadis._io.memory import check_file_size, check_memory, take_at_most
 from cadis._io.text import natural_key, short_repr
 from cadis._io.user_code import format_error, is_user_code, load_user_code

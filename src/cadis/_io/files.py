@@ -9,7 +9,11 @@ from typing import Any, NoReturn
 
 import tomli_w
 
+from cadis._io.memory import check_file_size
 from cadis.errors import CadisError, RunError
+
+_JSON_FACTOR = 20
+"""Memory of parsed JSON or TOML, divided by the size of its text: ``[],`` is an empty list."""
 
 
 def to_printable(value: object) -> str:
@@ -59,6 +63,7 @@ def make_write_error(path: Path, error: OSError) -> CadisError | RunError:
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that must contain an object with at least one key."""
+    check_file_size(path, _JSON_FACTOR)
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(
@@ -83,6 +88,7 @@ def format_json(content: Mapping[Any, Any]) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the options in a TOML file."""
+    check_file_size(path, _JSON_FACTOR)
     try:
         return parse_toml(path.read_text(encoding="utf-8"), path)
     except OSError as error:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from cadis._io import format_value
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.local_optimizers import SGD, LocalOptimizer
 from cadis.algorithm.methods import METHODS, FedAvg
@@ -43,8 +44,12 @@ class Algorithm:
     local_optimizer: LocalOptimizer = field(default_factory=SGD)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.transforms, tuple | list):
+            raise CadisError(f"transforms should be a list, not {format_value(self.transforms)}.")
         for kind, part in list_parts(self):
-            check_complete(kind, part if isinstance(part, type) else type(part))
+            if isinstance(part, type):
+                raise CadisError(f"Give a {kind.noun} such as {part.__name__}(), not its class.")
+            check_complete(kind, type(part))
         if self.sampler.needs_clusters and not self.method.finds_clusters:
             raise CadisError(
                 f"The sampler '{self.sampler.name}' needs the clusters of clients, but the method "

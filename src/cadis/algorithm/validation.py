@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
+from cadis._io import format_value
 from cadis.errors import CadisError
 
 _T = TypeVar("_T")
@@ -103,6 +104,7 @@ def validate(cls: type[_T], values: Mapping[str, Any]) -> _T:
         >>> validate(FedProx, {"mu": "0.1"})
         FedProx(mu=0.1)
     """
+    _check_types(cls, values)
     names = {name for each in (cls, *_find_nested(cls)) for name in get_field_names(each)}
     try:
         adapter: TypeAdapter[_T] = _make_adapter(cls)  # type: ignore[arg-type]  # hashable
@@ -126,13 +128,23 @@ def validate(cls: type[_T], values: Mapping[str, Any]) -> _T:
     return result
 
 
-def format_value(value: object) -> str:
-    """Format a value for an error message; shorten it if it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not format integers with thousands of digits
-        return "an integer of thousands of digits"
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
+def _check_types(cls: type, values: Mapping[str, Any]) -> None:
+    """Raise an error for values that pydantic would convert: True to 1, and bytes to a string."""
+    nested = {n: t for n, t in get_field_types(cls).items() if t in _find_nested(cls)}
+    for field_name, hint in get_field_types(cls).items():
+        if field_name in nested and isinstance(values.get(field_name), Mapping):
+            _check_types(nested[field_name], values[field_name])
+            continue
+        for name, value in _iterate_values(field_name, values.get(field_name)):
+            if isinstance(value, bool) and not _allows_bool(hint):
+                raise CadisError(f"{name} should not be {value}; give a number or a text.")
+            if isinstance(value, bytes):
+                raise CadisError(f"{name} should be text, not the bytes {format_value(value)}.")
+
+
+def _allows_bool(hint: Any) -> bool:
+    """Return whether an annotation is bool, or has bool as one of its types."""
+    return hint in (bool, Any, object) or any(map(_allows_bool, get_args(hint)))
 
 
 @cache
@@ -175,6 +187,10 @@ def _check_value(name: str, value: object) -> None:
         raise CadisError(f"{name} should be a finite number, not {value}.")
     if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
         raise CadisError(f"{name} {_TOO_LARGE}, not {format_value(value)}.")
+    if isinstance(value, str) and "\0" in value:
+        raise CadisError(
+            f"{name} should be text without the character 0, not {value[:_MAX_CHARS]!r}."
+        )
     if isinstance(value, str) and value.encode(errors="replace").decode() != value:
         # Python represents bytes of a file name that are not UTF-8 as lone surrogates.
         raise CadisError(f"{name} should be valid UTF-8 text, not {format_value(value)}.")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from cadis._io import check_list, check_path
 from cadis.analysis.comparability import (
     find_baseline,
     fingerprint_data,
@@ -94,6 +95,9 @@ def read_results(
         >>> [group.label for group in results.groups]  # doctest: +SKIP
         ['FedAvg', 'CADIS']
     """
+    paths = [check_path("A path", path) for path in check_list("paths", paths)]
+    if not paths:
+        raise CadisError("Name at least one folder of a run or comparison.")
     by_key: dict[str, Group] = {}
     planned: list[int] = []  # number of rounds of each run
     studies: list[Study] = []

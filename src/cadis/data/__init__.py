@@ -8,6 +8,7 @@ from cadis.data.image_folder import find_images
 from cadis.data.image_reading import read_image
 from cadis.data.loading import DATASETS, TABLE_PREFIXES, USER_DATA_PREFIXES, is_dataset_name, load
 from cadis.data.preprocessing import (
+    MAX_DEVIATIONS,
     CategoryColumn,
     ImagePreprocessing,
     NumberColumn,

@@ -1,6 +1,6 @@
 """Conversion of users' data to samples: tensors, batches, torch and Hugging Face datasets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
-from cadis._io import format_error
+from cadis._io import check_memory, format_error
 from cadis.data.dicom import ImageError
 from cadis.data.image_reading import to_rgb
 from cadis.data.samples import Samples, Scaling
@@ -19,6 +19,12 @@ from cadis.errors import CadisError
 _INPUT_COLUMNS = ("image", "img", "picture", "pixel_values", "inputs", "input_ids", "features", "x")
 _LABEL_COLUMNS = ("label", "labels", "target", "y")
 """Usual names of columns with inputs and with labels; the first name that exists is used."""
+
+_OBJECT_BYTES = 100
+"""Approximate memory of a Python object."""
+
+_CHECK_EVERY = 10_000_000
+"""Number of bytes between two checks of the memory."""
 
 
 def as_samples(data: object, subject: str) -> Samples:
@@ -85,10 +91,12 @@ def _get_features(data: Any) -> Mapping[str, Any]:
 def _convert_batches(data: Any, subject: str) -> Samples:
     batches = [data] if _is_pair(data) else data
     try:
-        pairs = [tuple(map(torch.as_tensor, batch)) for batch in batches]
+        pairs = [tuple(map(torch.as_tensor, batch)) for batch in _limit_memory(batches, subject)]
         inputs, labels = (  # a single pair is not copied
             parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*pairs, strict=True)
         )
+    except CadisError:
+        raise
     except (TypeError, ValueError, RuntimeError):
         raise CadisError(
             f"{subject} is not a pair of inputs and labels, nor an iterable of such batches, nor a "
@@ -96,6 +104,19 @@ def _convert_batches(data: Any, subject: str) -> Samples:
             "((b['img'], b['label']) for b in loader)."
         ) from None
     return Samples(inputs, labels)
+
+
+def _limit_memory(items: Iterable[Any], subject: str) -> Iterator[Any]:
+    """Yield the items of an iterable, which may be endless, while there is memory for them."""
+    nbytes, checked = 0, 0
+    for item in items:
+        nbytes += _OBJECT_BYTES
+        if isinstance(item, tuple | list):
+            nbytes += sum(getattr(part, "nbytes", _OBJECT_BYTES) for part in item)
+        if nbytes - checked > _CHECK_EVERY:
+            check_memory(nbytes, subject, "give it fewer samples")
+            checked = nbytes
+        yield item
 
 
 def _is_pair(data: object) -> bool:
@@ -111,10 +132,12 @@ def _read_items(data: Any, subject: str) -> list[tuple[Any, Any]]:
     """Return the input and the label of each sample of a dataset."""
     items: list[Any] = []
     try:
-        if isinstance(data, IterableDataset) or not hasattr(data, "__len__"):
-            items += data
-        else:
-            items += (data[index] for index in range(len(data)))
+        is_stream = isinstance(data, IterableDataset) or not hasattr(data, "__len__")
+        samples = data if is_stream else (data[index] for index in range(len(data)))
+        for item in _limit_memory(samples, subject):
+            items.append(item)
+    except CadisError:
+        raise
     except Exception as error:  # the user's code may raise any exception
         raise CadisError(
             f"{subject} has a sample {len(items)} that cannot be loaded: {format_error(error)}."

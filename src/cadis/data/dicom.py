@@ -7,6 +7,7 @@ the brightness of a value never depends on the rest of the image.
 """
 
 import struct
+import zlib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,12 @@ _MAX_PIXELS = 178_956_970
 
 _GRAY, _PALETTE = ("MONOCHROME1", "MONOCHROME2"), "PALETTE COLOR"
 _COLORS = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_PARTIAL_420", "YBR_ICT", "YBR_RCT")
+
+_BLOCK = 1 << 20
+"""Number of bytes that are decompressed at once."""
+
+_MAX_DEFLATED = 1 << 30
+"""Maximum number of bytes to which the elements of a file may expand."""
 
 
 class ImageError(ValueError):
@@ -74,10 +81,13 @@ def read_dicom(path: Path) -> tuple[NDArray[np.uint8], bool]:
     from pydicom.errors import BytesLengthException, InvalidDicomError  # noqa: PLC0415
 
     try:
+        _check_deflated(path)
         content = dcmread(path)
     except InvalidDicomError:
         raise ImageError("it is not DICOM, although its name says so") from None
-    except (BytesLengthException, ValueError, EOFError, struct.error):
+    except ImageError:
+        raise
+    except (BytesLengthException, ValueError, EOFError, struct.error, zlib.error):
         raise ImageError("it is damaged") from None
     color_model = str(content.get("PhotometricInterpretation", ""))
     _check(content, color_model)
@@ -93,6 +103,24 @@ def read_dicom(path: Path) -> tuple[NDArray[np.uint8], bool]:
         levels = _to_uint8(stored, 0, 2 ** int(content.BitsStored) - 1)
     has_more_frames = int(content.get("NumberOfFrames") or 1) > 1
     return (255 - levels if color_model == "MONOCHROME1" else levels), has_more_frames
+
+
+def _check_deflated(path: Path) -> None:
+    """Raise an error if the compressed elements of a file are too large; pydicom has no limit."""
+    from pydicom.filereader import _read_file_meta_info  # noqa: PLC0415 - leaves the position
+    from pydicom.uid import DeflatedExplicitVRLittleEndian  # noqa: PLC0415
+
+    with path.open("rb") as file:
+        if file.read(_MAGIC_OFFSET + len(_MAGIC))[_MAGIC_OFFSET:] != _MAGIC:
+            return
+        syntax = _read_file_meta_info(file).get("TransferSyntaxUID")
+        if syntax != DeflatedExplicitVRLittleEndian:
+            return
+        inflater, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+        while block := inflater.unconsumed_tail or file.read(_BLOCK):
+            size += len(inflater.decompress(block, _BLOCK))
+            if size > _MAX_DEFLATED:
+                raise ImageError(f"it expands to more than {_MAX_DEFLATED:,} bytes")
 
 
 def _check(content: Any, color_model: str) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis._io import Callbacks, make_write_error
+from cadis._io import Callbacks, check_memory, make_write_error
 from cadis.data.dicom import ImageError, describe_decoders, is_dicom
 from cadis.data.image_reading import Frame, read_image
 from cadis.errors import CadisError, RunError
@@ -91,6 +91,11 @@ def decode(
 
 
 def _decode_in_memory(paths: Sequence[Path], size: int, callbacks: Callbacks) -> DecodedImages:
+    check_memory(
+        len(paths) * size * size * 3,
+        f"{len(paths):,} images of {size} x {size} pixels in memory",
+        "choose a smaller --image-size, or keep decoded images on disk with --cache",
+    )
     pixels = np.empty((len(paths), size, size, 3), np.uint8)
     rows = iter(pixels)
     errors, animated = _decode_all(

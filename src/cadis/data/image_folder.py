@@ -9,10 +9,8 @@ from typing import Any, NoReturn
 
 from cadis._io import is_folder, natural_key, read_json_object, to_printable
 from cadis.data.dicom import IMAGE_SUFFIXES, is_dicom
+from cadis.data.samples import MAX_CLASSES
 from cadis.errors import CadisError
-
-_MAX_CLASSES = 100_000
-"""Limit of class numbers: a model has one output for each number up to the highest number."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +187,10 @@ def _read_pills(folder: Path) -> ImageFolder:
     path = folder / "client_dataset" / "label_hash.json"
     numbers = read_json_object(path)
     for name, number in numbers.items():
-        if type(number) is not int or not 0 <= number < _MAX_CLASSES:
+        if type(number) is not int or not 0 <= number < MAX_CLASSES:
             raise CadisError(
                 f"In {path}, the class {name} has the number {json.dumps(number)[:40]}; number "
-                f"classes from 0, below {_MAX_CLASSES:,}."
+                f"classes from 0, below {MAX_CLASSES:,}."
             )
     names = {number: name for name, number in numbers.items()}
     classes = tuple(names.get(number, "-") for number in range(max(names) + 1))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from cadis._io import NO_CALLBACKS, Callbacks, expand_home
+from cadis._io import NO_CALLBACKS, Callbacks, check_path, expand_home, format_value
 from cadis.data.digits import digits
 from cadis.data.images import load_images
 from cadis.data.published import (
@@ -65,6 +65,10 @@ def load(
         >>> len(dataset.train), len(dataset.test)
         (1437, 360)
     """
+    if not isinstance(name, str):
+        raise CadisError(f"The name of a dataset should be a string, not {format_value(name)}.")
+    if data_dir not in (None, ""):
+        data_dir = check_path("data_dir", data_dir)
     if name == "digits":
         return digits()
     if name in CATALOGUE:

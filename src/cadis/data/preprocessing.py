@@ -4,7 +4,7 @@ The preprocessing of a table is fitted to the training rows only.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cadis._io import natural_key
+from cadis._io import check_memory, natural_key
 from cadis.data.samples import Scaling
 from cadis.data.table_files import format_location
 from cadis.errors import CadisError
@@ -26,6 +26,15 @@ _MISSING = frozenset({"", "na", "n/a", "nan", "-nan", "+nan", "null", "none", "?
 
 _MAX_CATEGORIES = 1000
 """Maximum number of categories of a column: each category is one input of the model."""
+
+MAX_DEVIATIONS = 1_000_000
+"""Largest distance of a number from the mean in standard deviations, for a prediction."""
+
+_MAX_LISTED = 10
+"""Maximum number of categories in an error message."""
+
+_ENCODING_BYTES = 13
+"""Memory of one input of one row: two copies as float32, a mask, and a copy of the test rows."""
 
 _MOST_SHARE, _MOST_COUNT = 0.9, 5
 """A column with text is reported as an error if at least this share of its values, and at least
@@ -75,6 +84,28 @@ class NumberColumn:
     deviation: float  # standard deviation over the training rows with a value; 1 if it is 0
     may_lack: bool  # whether values may be missing; a second input then is 1 for a missing value
 
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs of the model."""
+        return 2 if self.may_lack else 1
+
+    def find_unknown(self, cells: Sequence[str]) -> tuple[int, str] | None:
+        """Return the index of the first cell unlike all training rows, and a description of it."""
+        numbers, missing = parse_cells(cells)
+        with np.errstate(over="ignore"):
+            is_near = np.abs((numbers - self.mean) / self.deviation) <= MAX_DEVIATIONS
+        for index in np.flatnonzero(~(is_near | (missing & self.may_lack))).tolist():
+            if missing[index]:
+                return index, "no value, but all training rows have one"
+            text = f"{[*cells][index]!r}, "
+            if not np.isfinite(numbers[index]):
+                return index, text + "which is not a finite number"
+            return index, text + (
+                f"more than {MAX_DEVIATIONS:,} standard deviations from the mean of the training "
+                f"rows, {self.mean:.4g}"
+            )
+        return None
+
     def encode(self, cells: Sequence[str]) -> Tensor:
         """Return the inputs of a model, (n, 1), or (n, 2) if values may be missing."""
         numbers, missing = parse_cells(cells)
@@ -100,12 +131,30 @@ class CategoryColumn:
     name: str
     categories: tuple[str, ...]  # values of the training rows; "" stands for a missing value
 
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs of the model."""
+        return len(self.categories)
+
+    def find_unknown(self, cells: Sequence[str]) -> tuple[int, str] | None:
+        """Return the index of the first cell unlike all training rows, and a description of it."""
+        for index in (self._find_codes(cells) < 0).nonzero()[:1, 0].tolist():
+            if is_missing([cell := [*cells][index]])[0]:
+                return index, "no value, but all training rows have one"
+            known = ", ".join(self.categories[:_MAX_LISTED])
+            return index, f"{cell!r}, which is not in the training rows (they have: {known})"
+        return None
+
     def encode(self, cells: Sequence[str]) -> Tensor:
         """Return the inputs of a model, (n, categories)."""
+        codes = self._find_codes(cells)
+        return (codes[:, None] == torch.arange(len(self.categories))).float()
+
+    def _find_codes(self, cells: Sequence[str]) -> Tensor:
+        """Return the index of the category of each cell, -1 for an unknown one, (n,)."""
         indices = {category: index for index, category in enumerate(self.categories)}
         words = np.where(is_missing(cells), "", np.array(cells, dtype=object))
-        codes = torch.tensor([indices.get(word.strip(), -1) for word in words], dtype=torch.int64)
-        return (codes[:, None] == torch.arange(len(self.categories))).float()
+        return torch.tensor([indices.get(word.strip(), -1) for word in words], dtype=torch.int64)
 
 
 @dataclass(frozen=True)
@@ -123,17 +172,46 @@ class TablePreprocessing:
     kind: ClassVar[str] = "table"
     columns: tuple[NumberColumn | CategoryColumn, ...]  # in the order of the model's inputs
 
+    def check_known(self, table: Mapping[str, Sequence[str]], locate: Callable[[int], str]) -> None:
+        """Raise an error for a value unlike all training rows; a model's answer is then arbitrary.
+
+        These are unknown categories, values that are missing although none was missing in training,
+        and numbers that are too far from the training rows.
+
+        Args:
+            table: cells as strings, as for :meth:`encode`.
+            locate: returns the file and line of a row for the error message, given its index.
+        """
+        self._check_titles(table)
+        for column in self.columns:
+            if unknown := column.find_unknown(table[column.name]):
+                index, problem = unknown
+                raise CadisError(
+                    f"The column {column.name} has {problem} ({locate(index)}); correct it, or "
+                    "leave out the row."
+                )
+
+    def _check_titles(self, table: Mapping[str, Sequence[str]]) -> None:
+        for column in self.columns:
+            if column.name not in table:
+                raise CadisError(
+                    f"The table has no column {column.name}, only {', '.join(table)}; add it."
+                )
+
     def encode(self, table: Mapping[str, Sequence[str]]) -> Tensor:
         """Return the inputs of a model, (n, inputs).
 
         Args:
             table: cells as strings: a data frame, or a dict that maps titles to columns.
         """
-        for column in self.columns:
-            if column.name not in table:
-                raise CadisError(
-                    f"The table has no column {column.name}, only {', '.join(table)}; add it."
-                )
+        self._check_titles(table)
+        num_rows = max((len(table[column.name]) for column in self.columns), default=0)
+        num_inputs = sum(column.num_inputs for column in self.columns)
+        check_memory(
+            _ENCODING_BYTES * num_rows * num_inputs,
+            f"A table of {num_rows:,} rows with {num_inputs:,} inputs (one for each category)",
+            "ignore columns with many categories, or split the table",
+        )
         return torch.cat([column.encode(table[column.name]) for column in self.columns], dim=1)
 
 

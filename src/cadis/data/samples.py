@@ -14,6 +14,9 @@ from cadis.errors import CadisError
 if TYPE_CHECKING:
     from cadis.data.preprocessing import Preprocessing
 
+MAX_CLASSES = 100_000
+"""Limit of class numbers: a model has one output for each number up to the highest number."""
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -133,6 +136,8 @@ class Samples:
 
     def check_format(self, subject: str) -> None:
         """Raise an error if shapes, types or labels cannot be used for training or testing."""
+        if self.inputs.is_meta or self.labels.is_meta:
+            raise CadisError(f"{subject} has tensors on the device meta, without data; move them.")
         if not self.inputs.dim():
             raise CadisError(f"{subject} has a single number as inputs; give one row per sample.")
         if self.labels.dim() and not len(self.labels):
@@ -149,6 +154,11 @@ class Samples:
             )
         if self.labels.min() < 0:
             raise CadisError(f"{subject} has a negative label; number the classes from 0.")
+        if (highest := int(self.labels.max())) >= MAX_CLASSES:
+            raise CadisError(
+                f"{subject} has the label {highest:,}, but class numbers must be below "
+                f"{MAX_CLASSES:,}; number the classes from 0, without gaps."
+            )
 
 
 def format_nonfinite_error(subject: str, count: int, first: str, position: str) -> str:

@@ -1,5 +1,6 @@
 """Data of one Flower site: a folder of images, or a file of tensors."""
 
+import math
 import stat
 import zipfile
 from collections.abc import Sequence
@@ -10,13 +11,25 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cadis._io import NO_CALLBACKS, Callbacks, expand_home, is_folder, to_printable
+from cadis._io import (
+    NO_CALLBACKS,
+    Callbacks,
+    check_file_size,
+    check_list,
+    check_memory,
+    check_path,
+    is_folder,
+    to_printable,
+)
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.images import load_images
 from cadis.data.published import get_image_cache_folder
 from cadis.data.samples import Dataset, Samples, Scaling
 from cadis.data.table_files import TABLE_SUFFIXES
 from cadis.errors import CadisError
+
+_FLOAT32 = 4
+"""Bytes of a number of the inputs."""
 
 _MAX_PIXEL_VALUE = {torch.uint8: 255, torch.uint16: 65535}
 """Largest pixel value, which is white, of each integer type of images."""
@@ -55,7 +68,7 @@ def load_site_data(
         >>> len(dataset.train), len(dataset.test)
         (18, 2)
     """
-    path = expand_home(path)
+    path, classes = check_path("path", path), check_list("classes", classes)
     if is_folder(path):
         cache_folder = get_image_cache_folder() if cache else None
         return load_images(path, image_size, cache_folder, callbacks, classes)
@@ -137,13 +150,41 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end
             raise ValueError("it is not a regular file")
         if path.suffix == ".safetensors":
+            check_file_size(path, _FLOAT32)  # of bytes, which are converted
             return load_file(path)
-        with zipfile.ZipFile(path):  # np.load would accept other file types too
-            pass
+        _check_arrays(path, name)
         with np.load(path, allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except CadisError:
+        raise
     except Exception as error:  # a damaged file may raise any exception
         reason = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
         raise CadisError(
             f"{name} cannot be read: {to_printable(reason)}; save the arrays again."
         ) from None
+
+
+def _check_arrays(path: Path, name: str) -> None:
+    """Raise an error if the arrays of an .npz file are too large, or other than their headers say.
+
+    numpy allocates what a header says, before it reads the array.
+    """
+    nbytes, headers = 0.0, np.lib.format
+    with zipfile.ZipFile(path) as archive:  # np.load would accept other file types too
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                read = _HEADER_READERS[headers.read_magic(file)]
+                shape, _, dtype = read(file)
+                if dtype.hasobject:
+                    raise ValueError("Object arrays cannot be loaded")
+                num_elements = math.prod(shape)
+                if file.tell() + num_elements * dtype.itemsize != member.file_size:
+                    raise ValueError(f"the array {member.filename} does not have its shape {shape}")
+            nbytes += member.file_size + 2 * _FLOAT32 * num_elements  # inputs are converted
+    check_memory(nbytes, name, "check that it is the right file", path.stat().st_size)
+
+
+_HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}

@@ -1,12 +1,21 @@
 """Reading a user's tables: one CSV or Parquet file, or a folder with one file per client."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from cadis._io import Callbacks, is_file, is_folder, natural_key, to_printable
+from cadis._io import (
+    Callbacks,
+    check_file_size,
+    check_memory,
+    check_path,
+    is_file,
+    is_folder,
+    natural_key,
+    to_printable,
+)
 from cadis.errors import CadisError
 
 if TYPE_CHECKING:
@@ -19,6 +28,16 @@ TRAIN, TEST = "train", "test"
 """Names of the training and the test part, in folders, files and the column ``split``."""
 
 _DELIMITERS = (",", ";", "\t", "|")
+
+_CELL_BYTES = 150
+"""Memory of a cell: a Python string, and references to it in several lists and the data frame."""
+
+_MAX_COLUMNS = 100_000
+
+_CHECK_EVERY = 100_000
+"""Number of cells between two checks of the memory."""
+
+_TOO_LARGE = "split the table into several files, or leave out columns"
 
 _Rows: TypeAlias = list[tuple[int, tuple[str, ...]]]
 """Line number of each row (in a Parquet file, row number from 1) and the cells of the row."""
@@ -52,6 +71,7 @@ def read_table(path: Path) -> "DataFrame":
         >>> cells["age"].tolist()
         ['61', '42']
     """
+    path = check_path("path", path)
     cells = _read_file(path)
     if not len(cells.columns):
         raise CadisError(
@@ -164,13 +184,7 @@ def _read_file(path: Path) -> "DataFrame":
     if not is_file(path):
         raise CadisError(f"There is no file {to_printable(path)}; give the path of a table.")
     titles, rows = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    for number, title in enumerate(titles, 1):
-        if not title:
-            raise CadisError(f"Column {number} of {to_printable(path)} has no title; give it one.")
-        if titles.count(title) > 1:
-            raise CadisError(
-                f"{to_printable(path)} has two columns named {title}; rename one of them."
-            )
+    _check_titles(path, titles)
     for line, cells in rows:
         if len(cells) != len(titles):
             raise CadisError(
@@ -181,17 +195,35 @@ def _read_file(path: Path) -> "DataFrame":
     return pd.DataFrame([cells for _, cells in rows], lines, titles, dtype=object)
 
 
+def _check_titles(path: Path, titles: Sequence[str]) -> None:
+    if len(titles) > _MAX_COLUMNS:
+        raise CadisError(
+            f"{to_printable(path)} has {len(titles):,} columns, more than {_MAX_COLUMNS:,}; put "
+            "one row into each line, or leave out columns."
+        )
+    seen = set[str]()
+    for number, title in enumerate(titles, 1):
+        if not title:
+            raise CadisError(f"Column {number} of {to_printable(path)} has no title; give it one.")
+        if title in seen:
+            raise CadisError(
+                f"{to_printable(path)} has two columns named {title}; rename one of them."
+            )
+        seen.add(title)
+
+
 def _read_csv(path: Path) -> tuple[Sequence[str], _Rows]:
     """Return the titles and the rows, without empty lines.
 
     ``pandas.read_csv`` is not used: it fills short rows, and does not return line numbers.
     """
+    check_file_size(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=_find_delimiter(file.readline()), strict=True)
             file.seek(0)
             stripped = ((reader.line_num, (*map(str.strip, cells),)) for cells in reader)
-            rows = [(line, cells) for line, cells in stripped if any(cells)]
+            rows = _collect(path, ((line, cells) for line, cells in stripped if any(cells)))
     except UnicodeDecodeError:
         raise CadisError(f"{to_printable(path)} is not valid UTF-8; save it as UTF-8.") from None
     except csv.Error as error:
@@ -203,9 +235,29 @@ def _read_csv(path: Path) -> tuple[Sequence[str], _Rows]:
     return rows[0][1] if rows else (), rows[1:]
 
 
+def _collect(path: Path, rows: Iterator[tuple[int, tuple[str, ...]]]) -> _Rows:
+    """Return the rows as a list; raise an error before they need too much memory."""
+    collected: _Rows = []
+    num_cells, num_checked = 0, 0
+    for line, cells in rows:
+        collected.append((line, cells))
+        num_cells += len(cells)
+        if num_cells - num_checked > _CHECK_EVERY:
+            check_memory(_CELL_BYTES * num_cells, to_printable(path), _TOO_LARGE)
+            num_checked = num_cells
+    return collected
+
+
 def _find_delimiter(line: str) -> str:
     """Return the delimiter that splits the line into the most titles; a comma if all are equal."""
-    return max(_DELIMITERS, key=lambda char: len(next(csv.reader([line], delimiter=char), [])))
+    return max(_DELIMITERS, key=lambda char: _count_cells(line, char))
+
+
+def _count_cells(line: str, delimiter: str) -> int:
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter), []))
+    except csv.Error:  # without a delimiter, a long line is a cell that is too long
+        return 0
 
 
 def _read_parquet(path: Path) -> tuple[Sequence[str], _Rows]:
@@ -217,7 +269,11 @@ def _read_parquet(path: Path) -> tuple[Sequence[str], _Rows]:
             "as CSV."
         ) from None
     try:
-        table = pyarrow.parquet.read_table(path)
+        with pyarrow.parquet.ParquetFile(path) as file:
+            _check_parquet(path, file.metadata)
+            # Text is not repeated in memory, whatever the file says about its size.
+            words = [f.name for f in file.schema_arrow if _is_text(f.type)]
+        table = pyarrow.parquet.read_table(path, read_dictionary=words)
         columns = [*_to_text(path, table)]
     except CadisError:
         raise
@@ -225,6 +281,26 @@ def _read_parquet(path: Path) -> tuple[Sequence[str], _Rows]:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise CadisError(f"{to_printable(path)} cannot be read: {to_printable(reason)}.") from None
     return table.column_names, [*enumerate(zip(*columns, strict=True), 1)]
+
+
+def _check_parquet(path: Path, metadata: Any) -> None:
+    """Raise an error if the rows need too much memory; equal values take no space in the file."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    num_rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
+    if metadata.num_columns > _MAX_COLUMNS:
+        raise CadisError(
+            f"{to_printable(path)} has {metadata.num_columns:,} columns, more than "
+            f"{_MAX_COLUMNS:,}; leave out columns."
+        )
+    nbytes = sum(group.total_byte_size for group in groups)
+    nbytes += _CELL_BYTES * num_rows * metadata.num_columns
+    check_memory(nbytes, to_printable(path), _TOO_LARGE, path.stat().st_size)
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types  # noqa: PLC0415
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _to_text(path: Path, table: Any) -> Iterator[list[str]]:
@@ -237,4 +313,15 @@ def _to_text(path: Path, table: Any) -> Iterator[list[str]]:
                 f"The column {field.name} of {to_printable(path)} has type {field.type}, which is "
                 "neither numbers nor text; remove it from the file."
             )
-        yield ["" if value is None else str(value).strip() for value in column.to_pylist()]
+        if not types.is_dictionary(field.type):
+            yield _format_cells(column.to_pylist())
+            continue
+        cells: list[str] = []
+        for chunk in column.chunks:
+            texts = ["", *_format_cells(chunk.dictionary.to_pylist())]  # "" stands for no value
+            cells += (texts[code + 1] for code in chunk.indices.fill_null(-1).to_pylist())
+        yield cells
+
+
+def _format_cells(values: Iterable[object]) -> list[str]:
+    return ["" if value is None else str(value).strip() for value in values]

@@ -7,13 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import NO_CALLBACKS, Callbacks, format_error, load_user_code
+from cadis._io import NO_CALLBACKS, Callbacks, format_error, load_user_code, take_at_most
 from cadis.data.conversion import as_samples, get_class_names, to_float32
 from cadis.data.holdout import hold_out_tenth_per_class
 from cadis.data.samples import Dataset, Samples, concatenate, group_indices_by_client
 from cadis.errors import CadisError
 
 _KEYS = ("clients", "test", "client_tests", "classes")
+_MAX_CLIENTS = 1_000_000
+"""Maximum number of clients; a generator may be endless."""
+
 _FORMAT = (
     '{"clients": {name: data}, "test": data}, where data are inputs and labels, or a '
     "torch.utils.data.Dataset"
@@ -57,6 +60,7 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
         (50, 10, ['ann', 'bob'])
     """
     if isinstance(data, Dataset):
+        _check_dataset(data)
         return replace(data, name=name)
     if isinstance(data, tuple | list) and len(data) == 2:
         data = dict(zip(_KEYS[:2], data, strict=True))
@@ -78,6 +82,20 @@ def as_dataset(data: object, name: str, callbacks: Callbacks = NO_CALLBACKS) -> 
     return _add_classes(_add_tests(dataset, data), tuple(map(str, classes)))
 
 
+def _check_dataset(dataset: Dataset) -> None:
+    """Raise an error if samples of a user's dataset have the wrong format, or no class."""
+    parts = {"The training set": dataset.train, "The test set": dataset.test}
+    tests = {name: part for name, part in dataset.client_tests.items() if len(part)}
+    parts |= {f"The test data of {name}": part for name, part in tests.items()}
+    for subject, samples in parts.items():
+        samples.check_format(subject)
+        if int(samples.labels.max()) >= dataset.num_classes:
+            raise CadisError(
+                f"{subject} has the label {int(samples.labels.max())}, but only "
+                f"{dataset.num_classes} classes have names; name all classes, numbered from 0."
+            )
+
+
 def to_samples_by_client(data: Any, subject: str) -> dict[str, Samples]:
     """Convert the data of each client to samples; the keys of the result are client names.
 
@@ -88,7 +106,8 @@ def to_samples_by_client(data: Any, subject: str) -> dict[str, Samples]:
     if isinstance(data, Mapping):
         pairs = [(str(name), client) for name, client in data.items()]
     elif isinstance(data, Iterable):
-        pairs = [(str(index), client) for index, client in enumerate(data)]
+        clients = take_at_most(data, _MAX_CLIENTS, "The list of clients")
+        pairs = [(str(index), client) for index, client in enumerate(clients)]
     else:
         raise CadisError(f"The clients must be a dict or a list, not a {type(data).__name__}.")
     return {name: as_samples(client, f"{subject} {name}") for name, client in pairs}

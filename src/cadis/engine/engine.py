@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import nn
 
-from cadis._io import NO_CALLBACKS, Callbacks
+from cadis._io import NO_CALLBACKS, Callbacks, check_memory
 from cadis.algorithm import Algorithm, EstimateSeconds
 from cadis.data import Samples
 from cadis.engine.federation import EngineSettings, Federation
@@ -36,6 +36,9 @@ from cadis.types import ModelState
 
 _MAX_CLIENTS, _MAX_SAMPLES = 20, 64
 """Numbers of clients, and of samples per client, that are checked when a model diverges."""
+
+_INT64 = 8
+"""Bytes of an integer."""
 
 _LARGE_INPUT = 100.0
 """Inputs above this are a likely cause of divergence; networks expect inputs of about 1."""
@@ -77,6 +80,12 @@ class Engine:
         self.algorithm, self.layout = algorithm, model.layout
         self._client_folder = client_folder
         self.num_classes = algorithm.task.num_classes(model.num_outputs)
+        counts = self.num_classes * max(self.num_classes, len(federation.clients))
+        check_memory(
+            _INT64 * counts,
+            f"Counting the samples of {self.num_classes:,} classes",
+            "give the model fewer outputs",
+        )
         federation.check(self.num_classes)
         self.federation = federation = federation.hold_out(settings.client_test, settings.seed)
         check_model(model, federation.test, algorithm)

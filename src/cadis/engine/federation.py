@@ -22,6 +22,9 @@ from cadis.rng import derive_generator
 from cadis.training import LocalSettings, check_labels
 from cadis.types import ClientId, validate_client_id
 
+_MAX_CLUSTERS = 100_000
+"""Limit of the numbers of true clusters, by which tables are indexed."""
+
 
 @dataclass(frozen=True, repr=False)
 class Federation:
@@ -92,12 +95,8 @@ class Federation:
                 f"The model predicts {num_classes} classes, but the data have {len(self.classes)}; "
                 "change the number of outputs of its classifier layer."
             )
-        truth = self.true_clusters
-        if truth is not None and len(truth) != len(self.clients):
-            raise CadisError(
-                f"True clusters are given for {len(truth)} clients, but there are "
-                f"{len(self.clients)}; give one per client."
-            )
+        if self.true_clusters is not None:
+            self._check_true_clusters(self.true_clusters)
         for name, samples in self._iter_sample_sets():
             samples.check_format(name)
             if samples.scaling != self.test.scaling:
@@ -147,6 +146,18 @@ class Federation:
         for client_id, test_set in self._list_unshared_client_tests():
             yield f"The test data of client {client_id}", test_set
         yield "The test set", self.test
+
+    def _check_true_clusters(self, clusters: Tensor) -> None:
+        if len(clusters) != len(self.clients):
+            raise CadisError(
+                f"True clusters are given for {len(clusters)} clients, but there are "
+                f"{len(self.clients)}; give one per client."
+            )
+        if (highest := int(clusters.max())) >= _MAX_CLUSTERS:
+            raise CadisError(
+                f"There is a true cluster {highest:,}, but the numbers must be below "
+                f"{_MAX_CLUSTERS:,}; number the clusters from 0."
+            )
 
     def _list_unshared_client_tests(self) -> list[tuple[ClientId, Samples]]:
         """Return the clients' test sets, unless they are subsets of a shared dataset."""

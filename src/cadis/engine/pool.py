@@ -3,22 +3,20 @@
 The engine's transport opens a pool and gives it work items.
 """
 
-import multiprocessing
 import os
 import signal
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.connection import wait
+from typing import Literal, TypeAlias, TypeVar
 
 import torch
 
-from cadis.engine.allocator import keep_freed_memory
 from cadis.engine.shared_memory import Mailbox, MpContext
+from cadis.engine.stall_watch import INTERVAL, STOPPED_LIMIT
 from cadis.engine.worker import Worker, WorkerContext
+from cadis.engine.worker_process import WorkerDiedError, WorkerProcess
 from cadis.errors import RunError
 
 _T = TypeVar("_T")
@@ -26,6 +24,9 @@ _R = TypeVar("_R")
 
 OnDone: TypeAlias = Callable[[int], None]
 """A function that is called with the number of finished work items."""
+
+_MAX_REPEATS = 3
+"""Number of times that an item is repeated because its worker process has died."""
 
 
 def choose_workers(workers: int | Literal["auto"], device: torch.device, per_round: int) -> int:
@@ -45,12 +46,24 @@ def choose_workers(workers: int | Literal["auto"], device: torch.device, per_rou
 
 
 def create_pool(
-    context: WorkerContext, mailbox: Mailbox, workers: int, mp_context: MpContext
+    context: WorkerContext,
+    mailbox: Mailbox,
+    workers: int,
+    mp_context: MpContext,
+    say: Callable[[str], None],
 ) -> "Pool":
-    """Create a pool; a single worker runs in this process."""
+    """Create a pool; a single worker runs in this process.
+
+    Args:
+        context: constant data of the run.
+        mailbox: shared memory for messages.
+        workers: number of workers.
+        mp_context: starts processes.
+        say: called with a sentence about each process that dies, is stopped or seems to hang.
+    """
     if workers == 1:
         return InProcessPool(context, mailbox)
-    return ProcessPool(context, mailbox, workers, mp_context)
+    return ProcessPool(context, mailbox, workers, mp_context, say)
 
 
 class InProcessPool:
@@ -60,7 +73,11 @@ class InProcessPool:
         self._worker = Worker(context, mailbox)
 
     def run(
-        self, work: Callable[[Worker, _T], _R], items: Sequence[_T], on_done: OnDone
+        self,
+        work: Callable[[Worker, _T], _R],
+        items: Sequence[_T],
+        on_done: OnDone,
+        describe: Callable[[_T], str],  # noqa: ARG002 - as in ProcessPool
     ) -> list[_R]:
         """Call a method of the worker with each item; return the results."""
         results: list[_R] = []
@@ -74,127 +91,112 @@ class InProcessPool:
 
 
 class ProcessPool:
-    """A pool of worker processes. Pipes carry small objects; tensors are in shared memory.
+    """A pool of worker processes. An item is repeated in a new process if its process dies.
 
-    All workers read items from one pipe. The pool keeps a few items there in advance, so that no
-    worker waits for the main process.
+    The result is the same as without the death: workers keep no state between items, random
+    numbers depend only on the item, and a repeated item overwrites what it wrote before.
     """
 
     def __init__(
-        self, context: WorkerContext, mailbox: Mailbox, workers: int, mp_context: MpContext
+        self,
+        context: WorkerContext,
+        mailbox: Mailbox,
+        workers: int,
+        mp_context: MpContext,
+        say: Callable[[str], None],
     ) -> None:
-        reader, self._items = mp_context.Pipe(duplex=False)
-        self._lock = mp_context.Lock()  # keep a reference: spawned processes open it by name later
-        # A forked worker inherits the main process's end of the pipe, and has to close it.
-        inherited_end = self._items if mp_context.get_start_method() == "fork" else None
-        self._processes: list[BaseProcess] = []
-        self._results: list[Connection] = []
-        for _ in range(workers):
-            main_end, worker_end = mp_context.Pipe(duplex=False)
-            arguments = (context, mailbox, reader, self._lock, worker_end, inherited_end)
-            process = mp_context.Process(target=_serve, args=arguments, daemon=True)
-            with _block_interrupts():
-                process.start()
-            worker_end.close()
-            self._results.append(main_end)
-            self._processes.append(process)
-        reader.close()
+        self._start = partial(WorkerProcess, context, mailbox, mp_context)
+        self._say = say
+        self._workers = [self._start() for _ in range(workers)]
 
     def run(
-        self, work: Callable[[Worker, _T], _R], items: Sequence[_T], on_done: OnDone
+        self,
+        work: Callable[[Worker, _T], _R],
+        items: Sequence[_T],
+        on_done: OnDone,
+        describe: Callable[[_T], str],
     ) -> list[_R]:
         """Call a method of the worker with each item; return the results in the same order."""
         results: dict[int, _R] = {}
-        pending = deque(enumerate(items))
-        num_running = 0
-        while pending or num_running:
-            while pending and num_running < 2 * len(self._processes):
-                self._items.send((work, *pending.popleft()))
-                num_running += 1
-            for pipe in wait(self._results):
-                index, result = _receive(pipe)  # type: ignore[arg-type]
-                results[index] = result
-                num_running -= 1
-                on_done(len(results))
+        deaths, pending = Counter[int](), deque(range(len(items)))
+        while len(results) < len(items):
+            for worker in self._list_idle()[: len(pending)]:
+                first = pending.popleft()
+                worker.send(first, work, items[first], describe(items[first]))
+            for worker, index in self._wait():
+                try:
+                    results[index] = worker.receive()
+                    on_done(len(results))
+                except WorkerDiedError:
+                    deaths[index] += 1
+                    self._replace(worker, deaths[index])
+                    pending.appendleft(index)
         return [results[index] for index in range(len(items))]
 
     def close(self) -> None:
-        """Terminate the workers, even if they are working."""
-        for pipe, process in zip(self._results, self._processes, strict=True):
-            process.terminate()
-            process.join()
-            process.close()
-            pipe.close()
-        self._items.close()
+        """Kill the workers, even if they are working or stopped."""
+        for worker in self._workers:
+            worker.close()
+
+    def _list_idle(self) -> list[WorkerProcess]:
+        """Return the idle workers; replace those that have died."""
+        for worker in [*self._workers]:
+            if worker.index is None and not worker.is_alive():
+                self._replace(worker)
+        return [worker for worker in self._workers if worker.index is None]
+
+    def _wait(self) -> list[tuple[WorkerProcess, int]]:
+        """Wait for workers that have a result or have died; return them with their items."""
+        busy = [(worker, worker.index) for worker in self._workers if worker.index is not None]
+        ready = wait([worker.pipe for worker, _ in busy], timeout=INTERVAL)
+        for worker, _ in busy:
+            if worker.pipe not in ready:
+                self._check_stall(worker)
+        return [pair for pair in busy if pair[0].pipe in ready or not pair[0].is_alive()]
+
+    def _replace(self, worker: WorkerProcess, deaths: int = 0) -> None:
+        """Start a new process in place of one that has died.
+
+        Args:
+            worker: the process that has died.
+            deaths: number of processes that died with its item; 0 if it was idle.
+        """
+        self._workers.remove(worker)
+        ending = worker.close()
+        if deaths > _MAX_REPEATS:
+            raise RunError(
+                f"{deaths} worker processes ended while each {worker.activity} (the last one "
+                f"{ending}), {_guess_cause(ending)}, then continue the run with --resume."
+            )
+        activity, again = "was idle", ""
+        if deaths:
+            activity = worker.activity
+            again = f", which is repeated (attempt {deaths + 1} of {_MAX_REPEATS + 1})"
+        self._say(f"Worker process {worker.pid} {ending} while it {activity}{again}.")
+        self._workers.append(self._start())
+
+    def _check_stall(self, worker: WorkerProcess) -> None:
+        """Report a worker that is stopped or seems to hang; kill it if it is stopped too long."""
+        stall, pid = worker.stalls.check(), worker.pid
+        if stall == "stopped":
+            self._say(
+                f"Worker process {pid} is stopped; it {worker.activity}. Continue it with "
+                f"kill -CONT {pid}, or it is replaced after {STOPPED_LIMIT:g} seconds."
+            )
+        elif stall == "stopped too long":
+            worker.kill()
+        elif stall == "quiet":
+            self._say(
+                f"Worker process {pid} has used no CPU time for a minute and may hang; it "
+                f"{worker.activity}. With kill -9 {pid}, this is repeated in another process."
+            )
 
 
 Pool: TypeAlias = InProcessPool | ProcessPool
 
 
-def _receive(pipe: Connection) -> tuple[int, Any]:
-    try:
-        index, result = pipe.recv()
-    except EOFError:
-        raise RunError("A worker process died; was it killed, or out of memory?") from None
-    if isinstance(result, RunError):
-        raise result
-    return index, result
-
-
-@contextmanager
-def _block_interrupts() -> Iterator[None]:
-    """Block the signal of Ctrl-C, so that a process started in this context never receives it."""
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _serve(
-    context: WorkerContext,
-    mailbox: Mailbox,
-    items: Connection,
-    lock: AbstractContextManager[bool],
-    results: Connection,
-    inherited_end: Connection | None,
-) -> None:
-    """Run work items in a worker process until the main process closes the pipe.
-
-    Args:
-        context: constant data of the run.
-        mailbox: shared memory for messages.
-        items: pipe from which all workers read work items.
-        lock: lock that a worker holds while it reads from the pipe.
-        results: pipe to the main process for results.
-        inherited_end: the main process's end of the pipe of work items, if the worker inherited it.
-    """
-    if inherited_end is not None:  # if it stayed open, the pipe would never close
-        inherited_end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
-    threading.Thread(target=_exit_with_main_process, daemon=True).start()
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    worker = Worker(context, mailbox)
-    while True:
-        try:
-            with lock:
-                work, index, item = items.recv()
-            try:
-                result = worker.run(work, item)
-            except RunError as error:  # the main process raises it
-                result = error
-            results.send((index, result))
-        except (EOFError, BrokenPipeError):
-            return
-
-
-def _exit_with_main_process() -> None:
-    """Exit this worker process when the main process has ended, even during training."""
-    main = multiprocessing.parent_process()
-    if main is not None:
-        wait([main.sentinel])
-        os._exit(1)
+def _guess_cause(ending: str) -> str:
+    """Return the likely cause of a death with advice, as the middle of an error message."""
+    if signal.Signals.SIGKILL.name in ending:
+        return "probably for lack of memory; use fewer workers, smaller batches or a smaller model"
+    return "probably because of the code of the model, the data or a library; correct it"

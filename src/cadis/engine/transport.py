@@ -30,6 +30,9 @@ _TEST_COST = 0.1
 _TRAIN_COST = 3
 """Time to train on a sample (forward, backward, step) divided by the time to test on it."""
 
+_MAX_CLIENTS_LISTED = 10
+"""Maximum number of clients that a message names; the others are counted."""
+
 _MIN_TEST_CLIENTS = 100
 """Minimum number of clients to test; the worst client of a smaller sample would say little."""
 
@@ -155,7 +158,10 @@ class PoolTransport:
         mp_context, num_slots = get_mp_context(), self._num_participants
         mailbox = Mailbox.allocate(broadcast_size, slot_size, num_slots, mp_context)
         workers = choose_workers(self._settings.workers, self._context.device, num_slots)
-        self._pool = mailbox, create_pool(self._context, mailbox, workers, mp_context)
+        self._pool = (
+            mailbox,
+            create_pool(self._context, mailbox, workers, mp_context, self._callbacks.say),
+        )
         return self._pool
 
     def _make_requests(
@@ -186,6 +192,7 @@ class PoolTransport:
             Worker.train,
             [[requests[i] for i in stack] for stack in stacks],
             self._make_progress("training clients", len(requests), num_items=len(stacks)),
+            self._describe_training,
         )
         replies: dict[int, TrainReply] = {}
         for stack, stack_replies in zip(stacks, results, strict=True):
@@ -196,7 +203,9 @@ class PoolTransport:
         """Test a model on the test set; return the evaluation and the seconds."""
         parts = split_evenly(len(self._context.federation.test))
         items = [(model, slice(*part)) for part in parts]
-        results = pool.run(Worker.test, items, self._make_progress("testing", len(items)))
+        activity = f"tested a global model after round {model.round}"
+        progress = self._make_progress("testing", len(items))
+        results = pool.run(Worker.test, items, progress, lambda _: activity)
         evaluation = reduce(add, (evaluation for evaluation, _ in results))
         return evaluation, sum(seconds for _, seconds in results)
 
@@ -221,12 +230,23 @@ class PoolTransport:
             for group in group_clients(indices, self._test_sizes)
         ]
         progress = self._make_progress("testing on clients' data", len(items))
-        results = pool.run(Worker.test_clients, items, progress)
+        results = pool.run(Worker.test_clients, items, progress, self._describe_client_test)
         client_accuracy: list[float | None] = [None] * len(self._data_clients)
         for (_, group), (accuracies, _) in zip(items, results, strict=True):
             for index, accuracy in zip(group, accuracies, strict=True):
                 client_accuracy[index] = accuracy
         return client_accuracy, sum(seconds for _, seconds in results)
+
+    def _describe_training(self, requests: Sequence[TrainRequest]) -> str:
+        """Return the predicate of a sentence about the worker that trains clients."""
+        names = _format_clients([self._ids[request.client_index] for request in requests])
+        return f"trained {names} in round {requests[0].round}"
+
+    def _describe_client_test(self, item: tuple[SharedModel, Sequence[int]]) -> str:
+        """Return the predicate of a sentence about the worker that tests a model on clients."""
+        model, indices = item
+        names = _format_clients([self._data_clients[index] for index in indices])
+        return f"tested a global model on the data of {names} after round {model.round}"
 
     def _make_progress(
         self, activity: str, total: int, num_items: int | None = None
@@ -234,6 +254,13 @@ class PoolTransport:
         """Return a callback that reports progress, scaled from work items to ``total``."""
         num_items = num_items or total
         return lambda done: self._callbacks.progress(activity, done * total // num_items, total)
+
+
+def _format_clients(clients: Sequence[ClientId]) -> str:
+    """Return "client 3" or "clients 3, 4, 5"; if there are many, only the first and a number."""
+    names = ", ".join(map(str, clients[:_MAX_CLIENTS_LISTED]))
+    more = len(clients) - _MAX_CLIENTS_LISTED
+    return f"client{'s' * (len(clients) > 1)} {names}{f' and {more} more' if more > 0 else ''}"
 
 
 def _to_messages(models: Mapping[str, ModelState]) -> list[Message]:

@@ -10,8 +10,25 @@ from typing import Any
 from rich.console import Console
 from torch import nn
 
-from cadis._io import NO_CALLBACKS, Callbacks
-from cadis.algorithm import BaseMethod, get_parameters, resolve_part, split_names
+from cadis._io import (
+    NO_CALLBACKS,
+    Callbacks,
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_num_runs,
+    check_targets,
+    check_text,
+    format_value,
+)
+from cadis.algorithm import (
+    BaseMethod,
+    get_parameters,
+    resolve_part,
+    split_names,
+    validate,
+)
 from cadis.algorithm.methods import METHODS
 from cadis.analysis import (
     Comparison,
@@ -22,12 +39,14 @@ from cadis.analysis import (
     write_verdict,
 )
 from cadis.errors import CadisError
+from cadis.experiment.config import Settings
 from cadis.experiment.in_memory_study import InMemoryStudy
 from cadis.experiment.parameters import qualify_parameter
 from cadis.experiment.presets import read_preset
 from cadis.experiment.run_federation import open_folder, should_show_progress, warn
 from cadis.experiment.study import ExecuteRun, RunFromOptions, plan_comparison, run_study
 from cadis.experiment.tracking import check_tracker, combine_callbacks
+from cadis.experiment.variants import MAX_RUNS, check_run_count
 from cadis.report.formats import TextTable, to_markdown, to_rich
 from cadis.report.study_display import show_study_progress
 from cadis.report.tables import make_tables
@@ -143,30 +162,32 @@ def compare(
         >>> len(result.runs)
         4
     """
-    if track is not None and out is None:
-        raise CadisError("The tracker needs a folder for its files; give one as out.")
-    check_tracker(track)
-    methods_by_name = _index_by_name(
-        split_names(methods) if isinstance(methods, str) else list(methods)
-    )
-    first = int(options.pop("seed", 0))
+    folder_path = _check_arguments(out, preset, progress, on_round, track)
+    if "method" in options:
+        raise CadisError("Name the methods to compare as methods=..., not as method=... .")
+    methods_by_name = _index_by_name(methods)
+    seeds, targets = check_num_runs("seeds", seeds, MAX_RUNS), check_targets(targets)
+    check_run_count(seeds * len(methods_by_name))
+    first = _check_first_seed(options.pop("seed", 0), seeds)
+    grid_texts = _format_grid(grid)
     in_memory = None
     if isinstance(options.get("model"), nn.Module):
         in_memory = InMemoryStudy.plan(methods_by_name, options)
-        if grid or preset:
+        if grid_texts or preset is not None:
             raise CadisError("With a model object, leave out grid and preset.")
     if in_memory:
         study = in_memory.make_study()
     else:
-        study = _plan_study(methods_by_name, grid or {}, preset, options)
+        study = _plan_study(methods_by_name, grid_texts, preset, options)
+    check_run_count(seeds * len(study.variants))
     study = replace(
         study,
         seeds=tuple(range(first, first + seeds)),
         command="cadis.compare",
-        targets=tuple(targets),
+        targets=targets,
     )
     execute_run = in_memory or RunFromOptions()
-    with open_folder(out) as path, StudyFolder(path).open(study) as merged_study:
+    with open_folder(folder_path) as path, StudyFolder(path).open(study) as merged_study:
         folder = StudyFolder(path)
         if in_memory:
             in_memory.check_finished(list_planned_runs(folder, merged_study))
@@ -174,10 +195,55 @@ def compare(
     return ComparisonResult(results, path if out is not None else None, tuple(failures))
 
 
-def _index_by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod | None]:
+def _check_arguments(
+    out: object, preset: object, progress: object, on_round: object, track: str | None
+) -> Path | None:
+    """Check arguments that are not options; return the folder, if one is given."""
+    check_text("preset", preset)
+    check_text("track", track)
+    check_flag("progress", progress, optional=True)
+    check_function("on_round", on_round)
+    if track is not None and out is None:
+        raise CadisError("The tracker needs a folder for its files; give one as out.")
+    check_tracker(track)
+    return check_folder("out", out)
+
+
+def _check_first_seed(seed: object, num_seeds: int) -> int:
+    """Return the first seed; all seeds must fit into 64 bits."""
+    first = validate(Settings, {"seed": seed}).seed
+    validate(Settings, {"seed": first + num_seeds})
+    return first
+
+
+def _format_grid(grid: object) -> dict[str, list[str]]:
+    """Return the values of the grid as texts, by option."""
+    if grid is None:
+        return {}
+    if not isinstance(grid, Mapping):
+        raise CadisError(
+            f'grid should be a dict such as {{"lr": [0.1, 0.01]}}, not {format_value(grid)}.'
+        )
+    texts: dict[str, list[str]] = {}
+    for name, values in grid.items():
+        if not isinstance(name, str):
+            raise CadisError(f"The grid should have names of options, not {format_value(name)}.")
+        if name in ("seed", "seeds"):
+            raise CadisError("The grid cannot vary the seed; set the number of seeds with seeds=.")
+        entries = check_list(f"The grid for {name}", values, MAX_RUNS)
+        if not entries:
+            raise CadisError(f"The grid has no values for {name}; give at least one.")
+        texts[name] = list(dict.fromkeys(map(str, entries)))
+    return texts
+
+
+def _index_by_name(methods: object) -> dict[str, BaseMethod | None]:
     """Return the methods by name: an instance, or None if only the name is given."""
     methods_by_name: dict[str, BaseMethod | None] = {}
-    for method in methods:
+    names = split_names(methods) if isinstance(methods, str) else check_list("methods", methods)
+    if not names:
+        raise CadisError("Give at least one method to compare, such as 'cadis'.")
+    for method in names:
         name = method if isinstance(method, str) else resolve_part("method", method).name
         if name in methods_by_name:
             raise CadisError(f"The method '{name}' is given twice; use a grid to vary parameters.")
@@ -187,12 +253,12 @@ def _index_by_name(methods: Sequence[BaseMethod | str]) -> dict[str, BaseMethod 
 
 def _plan_study(
     methods_by_name: Mapping[str, BaseMethod | None],
-    grid: Mapping[str, Sequence[Any]],
+    grid: Mapping[str, Sequence[str]],
     preset: str | None,
     options: Mapping[str, Any],
 ) -> Study:
     """Plan the same study as ``cadis compare``."""
-    file = read_preset(preset) if preset else {}
+    file = {} if preset is None else read_preset(preset)
     overrides = dict(options)
     for name, method in methods_by_name.items():
         if method is not None and METHODS.get(name) is not type(method):
@@ -201,8 +267,7 @@ def _plan_study(
         overrides |= {
             qualify_parameter(type(method), k): v for k, v in parameters.items() if v is not None
         }
-    grid_texts = {name: [str(value) for value in values] for name, values in grid.items()}
-    return plan_comparison(methods_by_name, grid_texts, preset, file, overrides)
+    return plan_comparison(methods_by_name, grid, preset, file, overrides)
 
 
 def _run(

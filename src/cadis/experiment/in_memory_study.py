@@ -10,7 +10,12 @@ from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.analysis import describe_federation
 from cadis.errors import CadisError, RunError
 from cadis.experiment.execution import FederationRun
-from cadis.experiment.run_federation import complete_options, make_federation, plan_run
+from cadis.experiment.run_federation import (
+    check_arguments,
+    complete_options,
+    make_federation,
+    plan_run,
+)
 from cadis.experiment.variants import (
     CHOICES,
     NamedVariant,
@@ -46,9 +51,10 @@ class InMemoryStudy:
             methods: method instances by name; None to create the method from its name.
             options: keyword arguments of :func:`cadis.run`.
         """
-        if "method" in options:
-            raise CadisError("Name the methods to compare as methods=..., not as method=... .")
+        if "resume" in options:
+            raise CadisError("A comparison resumes by itself if out has its runs; omit resume.")
         options = complete_options(options)
+        check_arguments(options)
         federation = make_federation(options)
         runs, variants = {}, []
         for name, instance in _expand_groups(methods).items():

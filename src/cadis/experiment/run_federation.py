@@ -13,8 +13,17 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from cadis._io import NO_CALLBACKS
+from cadis._io import (
+    NO_CALLBACKS,
+    check_flag,
+    check_folder,
+    check_function,
+    check_list,
+    check_text,
+    expand_home,
+)
 from cadis.algorithm import (
     KINDS,
     BaseMethod,
@@ -169,6 +178,7 @@ def run(
         3
     """
     options = dict(locals())  # all arguments by name
+    check_arguments(options)
     if track is not None and out is None:
         raise CadisError("The tracker needs a folder for its files; give one as out.")
     if resume and out is None:
@@ -183,6 +193,19 @@ def run(
             result = planned.execute(RunFolder(path), resume, on_each, replace(callbacks, say=warn))
         tracking.finish()
     return result if out is not None else replace(result, folder=None)
+
+
+def check_arguments(options: Mapping[str, Any]) -> None:
+    """Raise an error if an argument of :func:`run` that is not an option has a wrong type.
+
+    Options are validated when the algorithm is built.
+    """
+    for name in ("head", "track"):
+        check_text(name, options[name])
+    check_flag("resume", options["resume"])
+    check_flag("progress", options["progress"], optional=True)
+    check_function("on_round", options["on_round"])
+    check_folder("out", options["out"])
 
 
 def complete_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,8 +261,13 @@ def make_federation(options: Mapping[str, Any]) -> Federation:
     model, clients, client_ids = options["model"], options["clients"], options["client_ids"]
     if not isinstance(model, nn.Module):
         raise CadisError(f"The model must be a torch.nn.Module, not a {type(model).__name__}.")
+    if any(map(is_lazy, model.parameters())):
+        raise CadisError(
+            "The model has layers that wait for their first input; call it on a batch before."
+        )
+    client_ids = check_list("client_ids", client_ids)
     if isinstance(clients, Mapping) and not client_ids:
-        client_ids = tuple(clients)
+        client_ids = [*clients]
     data = _convert_data(clients, "Client")
     has_float64 = any(parameter.dtype == torch.float64 for parameter in model.parameters())
     convert = (lambda samples: samples) if has_float64 else to_float32
@@ -299,14 +327,14 @@ def _convert_speeds(
     """Convert speeds to the form that the settings validate."""
     if isinstance(speeds, Mapping):
         return select_speeds(speeds, client_ids, "The argument speeds")
-    is_list = isinstance(speeds, Iterable) and not isinstance(speeds, str)
-    return tuple(speeds) if is_list else speeds
+    return speeds if isinstance(speeds, str) else tuple(check_list("speeds", speeds))
 
 
 def _convert_clusters(clusters: Sequence[int]) -> Tensor:
     """Convert the true clusters to a tensor of integers, (clients,)."""
+    entries = check_list("true_clusters", clusters)
     try:
-        numbers = torch.as_tensor(clusters)
+        numbers = torch.as_tensor(entries)
     except (TypeError, ValueError, RuntimeError):
         numbers = torch.zeros(())  # not convertible, such as strings; an error below
     if numbers.dim() != 1 or numbers.is_floating_point() or numbers.is_complex():
@@ -318,7 +346,7 @@ def _convert_clusters(clusters: Sequence[int]) -> Tensor:
 def open_folder(out: Path | str | None) -> Iterator[Path]:
     """Yield the folder ``out``, or a temporary folder if it is None."""
     if out is not None:
-        yield Path(out)
+        yield expand_home(out)
         return
     with tempfile.TemporaryDirectory(prefix="cadis-") as path:
         yield Path(path)

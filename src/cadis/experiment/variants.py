@@ -94,7 +94,7 @@ _GROUPS = {"all": ALL, "ablations": ("cadis", *ABLATIONS)}
 CHOICES = (*METHODS, *VARIANTS, *_GROUPS)
 """All names that can be compared; "ablations" is CADIS and all its ablations."""
 
-_MAX_RUNS = 1000
+MAX_RUNS = 1000
 """Maximum number of runs of one study."""
 
 
@@ -190,9 +190,9 @@ def _iter_cells(
 
 def check_run_count(num_runs: int) -> None:
     """Raise an error if a study has too many runs, before they are planned."""
-    if num_runs > _MAX_RUNS:
+    if num_runs > MAX_RUNS:
         raise CadisError(
-            f"This study would have {num_runs} runs, more than the maximum of {_MAX_RUNS}; use "
+            f"This study would have {num_runs} runs, more than the maximum of {MAX_RUNS}; use "
             "fewer seeds, methods or values."
         )
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import format_error, make_write_error, to_printable
+from cadis._io import check_path, format_error, make_write_error, to_printable
 from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError, RunError
 from cadis.inference.predictor import Prediction, Predictor
@@ -40,7 +40,7 @@ _MAX_ERROR_LENGTH = 200
 """Maximum number of characters of an exporter's error message."""
 
 
-def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -> float:
+def export(predictor: Predictor, to: str, path: Path | str, overwrite: bool = False) -> float:
     """Write a trained model to a file for other programs.
 
     Args:
@@ -58,8 +58,11 @@ def export(predictor: Predictor, to: str, path: Path, overwrite: bool = False) -
         >>> export(cadis.load("runs/digits"), "onnx", Path("digits.onnx"))  # doctest: +SKIP
         1.2e-07
     """
-    if to not in SUFFIXES:
+    if not isinstance(to, str) or to not in SUFFIXES:
         raise CadisError(f"Unknown export format {to}; choose one of: {', '.join(SUFFIXES)}.")
+    if not isinstance(predictor, Predictor):
+        raise CadisError(f"Give a model of cadis.load, not a {type(predictor).__name__}.")
+    path = check_path("path", path)
     check_output_path(path, overwrite)
     content, difference = _WRITERS[to](predictor)
     try:

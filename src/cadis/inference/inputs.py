@@ -1,8 +1,9 @@
 """Inputs of a prediction in batches: images, rows of a table, or tensors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cadis._io import Callbacks, expand_home, is_file, is_folder, to_printable
+from cadis._io import Callbacks, check_list, check_path, is_file, is_folder, to_printable
 from cadis.data import (
     TABLE_SUFFIXES,
     ImageError,
@@ -26,6 +27,9 @@ from cadis.store import ModelDescription
 
 _BATCH_SIZE = 64
 """Number of inputs that the model processes at once."""
+
+_MAX_ROWS = 1_000_000_000
+"""Maximum number of rows of a table in Python; a generator may be endless."""
 
 _LABEL_COLUMN = "label"
 """Default title of the column with the true classes."""
@@ -51,22 +55,62 @@ def read_batches(
 ) -> Iterator[RawBatch]:
     """Yield the inputs in batches; for the arguments see :meth:`Predictor.iter_predictions`."""
     if isinstance(inputs, Tensor | np.ndarray):
-        return _batch_tensor(torch.as_tensor(inputs))
-    if isinstance(inputs, str | Path):
-        path = expand_home(inputs)
+        return _batch_tensor(_to_tensor(inputs))
+    if isinstance(inputs, str | PathLike):
+        path = check_path("inputs", inputs)
         if path.suffix.lower() in TABLE_SUFFIXES:
-            return _batch_table(read_table(path), description, label)
+            cells, unit = read_table(path), "row" if path.suffix.lower() == ".parquet" else "line"
+            numbers, name = cells.index.tolist(), to_printable(path)
+            return _batch_table(
+                cells, description, label, lambda row: f"{name}, {unit} {numbers[row]}"
+            )
         return _batch_images(*_list_images(path), description, callbacks)
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):
-        return _batch_table(_to_columns(inputs), description, label)
-    paths = [expand_home(path) for path in inputs]
+        columns = _to_columns(inputs)
+        return _batch_table(columns, description, label, lambda row: f"row {row + 1}")
+    paths = [check_path("An image", path) for path in check_list("inputs", inputs)]
+    if not paths:
+        raise CadisError("The list of images is empty; give at least one path.")
     return _batch_images(paths, [str(path) for path in paths], description, callbacks)
+
+
+def check_tensor(raw: object) -> None:
+    """Raise an error unless raw inputs are a plain tensor of numbers with one row per input."""
+    if not isinstance(raw, Tensor):
+        raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
+    if raw.layout != torch.strided or raw.is_meta or raw.is_complex() or not raw.dim():
+        raise CadisError(
+            f"Give a dense tensor of real numbers, with one row per input, not one of shape "
+            f"{tuple(raw.shape)}, type {raw.dtype} and layout {raw.layout} on {raw.device}."
+        )
+
+
+def _to_tensor(inputs: Any) -> Tensor:
+    """Return an array or tensor as a tensor with at least one row."""
+    try:
+        tensor = torch.as_tensor(inputs)
+    except TypeError:
+        raise CadisError(
+            f"Give an array of numbers, not of type {inputs.dtype}; a table is a data frame, or a "
+            "dict of columns."
+        ) from None
+    check_tensor(tensor)
+    if not len(tensor):
+        raise CadisError(
+            f"The inputs have shape {tuple(tensor.shape)}; give at least one row, as (n, ...)."
+        )
+    return tensor
 
 
 def _to_columns(table: Any) -> dict[str, list[str]]:
     """Return the columns of a mapping or a data frame as texts; None becomes an empty text."""
     titles = table if isinstance(table, Mapping) else table.columns
-    columns = {str(title): ["" if v is None else str(v) for v in table[title]] for title in titles}
+    columns = {
+        str(title): [
+            "" if v is None else str(v) for v in check_list(f"Column {title}", column, _MAX_ROWS)
+        ]
+        for title, column in ((title, table[title]) for title in titles)
+    }
     for (title, cells), (other, others) in pairwise(columns.items()):
         if len(cells) != len(others):
             raise CadisError(
@@ -86,14 +130,21 @@ def _batch_tensor(raw: Tensor, truths: Sequence[str | None] = ()) -> Iterator[Ra
 
 
 def _batch_table(
-    table: Mapping[str, Sequence[str]], description: ModelDescription, label: str | None
+    table: Mapping[str, Sequence[str]],
+    description: ModelDescription,
+    label: str | None,
+    locate: Callable[[int], str],
 ) -> Iterator[RawBatch]:
+    """Yield encoded rows in batches; ``locate`` returns the file and line of a row, as text."""
     preprocessing = description.inputs.preprocessing if description.inputs else None
     if not isinstance(preprocessing, TablePreprocessing):
         raise CadisError(f"The model does not take tables, but {_describe_inputs(description)}.")
     if label is not None and label not in table:
         raise CadisError(f"The table has no column {label}; it has: {', '.join(table)}.")
+    preprocessing.check_known(table, locate)
     rows = preprocessing.encode(table)
+    if not len(rows):
+        raise CadisError("The table has no rows; give at least one.")
     inputs = {column.name for column in preprocessing.columns}
     default = str(description.training.get("label_column") or _LABEL_COLUMN)
     column = label or (default if default in table and default not in inputs else None)

@@ -10,13 +10,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cadis._io import Callbacks, expand_home, is_file, is_user_code, load_user_code, to_printable
+from cadis._io import (
+    Callbacks,
+    check_path,
+    check_text,
+    format_error,
+    format_value,
+    is_file,
+    is_user_code,
+    load_user_code,
+    to_printable,
+)
 from cadis.algorithm.tasks import TASKS
-from cadis.data import ImagePreprocessing
+from cadis.data import MAX_DEVIATIONS, ImagePreprocessing
 from cadis.errors import CadisError
-from cadis.inference.inputs import read_batches
+from cadis.inference.inputs import check_tensor, read_batches
 from cadis.models import MODELS, build_network
-from cadis.store import ModelDescription, RunFolder, parse_model, read_file
+from cadis.store import ModelDescription, ModelInputs, RunFolder, parse_model, read_file
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,13 @@ class Predictor(nn.Module):
                 description.
         """
         super().__init__()
+        if not isinstance(module, nn.Module):
+            raise CadisError(f"The model must be a torch.nn.Module, not {format_value(module)}.")
+        if not isinstance(description, ModelDescription):
+            raise CadisError(
+                f"Give a cadis.store.ModelDescription, not {format_value(description)}."
+            )
+        check_text("task", task)
         self.description = description
         self.pipeline = Pipeline(module, description, task or description.task)
         self.eval().requires_grad_(False)
@@ -132,14 +149,27 @@ class Predictor(nn.Module):
             Probabilities, (n, classes).
         """
         inputs = self.description.inputs
-        if not isinstance(raw, Tensor):
-            raise CadisError(f"Give a tensor of raw inputs, not a {type(raw).__name__}.")
+        check_tensor(raw)
         if inputs is not None and inputs.preprocessing and raw.shape[1:] != inputs.shape:
             expected = ", ".join(map(str, inputs.shape))
             raise CadisError(
                 f"The model takes inputs of shape (n, {expected}), not {tuple(raw.shape)}."
             )
-        probabilities: Tensor = self.pipeline(raw)
+        check_values(raw, inputs)
+        try:
+            probabilities: Tensor = self.pipeline(raw)
+        except Exception as error:  # a user's model may raise anything
+            raise CadisError(
+                f"The model cannot be applied to inputs of shape {tuple(raw.shape)} and type "
+                f"{raw.dtype}: {format_error(error)}."
+            ) from error
+        finite = probabilities.isfinite().reshape(len(probabilities), -1).all(dim=1)
+        if not finite.all():
+            row = int(finite.logical_not().nonzero()[0])
+            raise CadisError(
+                f"The model has no finite probability for row {row + 1} of the inputs; check the "
+                "values of this row, and the parameters of the model."
+            )
         return probabilities
 
     def predict(
@@ -190,6 +220,22 @@ class Predictor(nn.Module):
         )
 
 
+def check_values(raw: Tensor, inputs: ModelInputs | None) -> None:
+    """Raise an error for inputs with NaN, infinite values, or values far from those of training."""
+    if not raw.is_floating_point():
+        return
+    is_scaled = inputs is not None and inputs.preprocessing is not None
+    limit = MAX_DEVIATIONS if is_scaled else torch.finfo(torch.float32).max
+    wrong = (raw.abs() <= limit).logical_not()  # also true for NaN
+    if wrong.any():
+        position = wrong.nonzero()[0].tolist()
+        raise CadisError(
+            f"Row {position[0] + 1} of the inputs has the value {float(raw[tuple(position)]):g} at "
+            f"position {position[1:]}, but values must be finite and at most {limit:.3g}; correct "
+            "it, or leave out the row."
+        )
+
+
 def load(
     run: Path | str,
     which: Literal["last", "best"] = "last",
@@ -215,8 +261,14 @@ def load(
     """
     if which not in ("last", "best"):
         raise CadisError(f"which must be 'last' or 'best', not {which!r}.")
-    path = expand_home(run)
+    path = check_path("run", run)
     source = to_printable(path)
+    check_text("name", name)
+    if not isinstance(model, nn.Module | str | None):
+        raise CadisError(
+            "model should be a module, or the name 'FILE.py:FUNCTION' of a function that creates "
+            f"it, not {format_value(model)}."
+        )
     if is_file(path):
         tensors, description = parse_model(read_file(path), source)
         architecture, task = description.architecture, description.task

@@ -9,7 +9,14 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from cadis._io import format_error, is_user_code, load_user_code
+from cadis._io import (
+    check_list,
+    check_memory,
+    format_error,
+    format_value,
+    is_user_code,
+    load_user_code,
+)
 from cadis.errors import CadisError
 from cadis.models.networks import MODELS
 
@@ -33,6 +40,14 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
         >>> build_network("mlp", (1, 8, 8), num_outputs=10)[-1]
         Linear(in_features=200, out_features=10, bias=True)
     """
+    if not isinstance(name, str) or not (name in MODELS or is_user_code(name)):
+        raise CadisError(f"There is no model {format_value(name)}; choose {', '.join(MODELS)}.")
+    shape = check_list("shape", shape)
+    if not all(type(size) is int and size > 0 for size in (*shape, num_outputs)):
+        raise CadisError(
+            f"A model needs positive integers, not the shape {format_value(shape)} and "
+            f"{format_value(num_outputs)} outputs."
+        )
     if is_user_code(name):
         is_image = len(shape) == len(_IMAGE_SIZES)
         image_sizes = dict(zip(_IMAGE_SIZES, shape, strict=True)) if is_image else {}
@@ -46,6 +61,13 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
             )
         shape = 1, 1, prod(shape)
     channels, height, width = shape
+    with torch.device("meta"):  # tensors without memory
+        planned = MODELS[name](channels, height, width, num_outputs)
+    check_memory(
+        sum(tensor.numel() * tensor.element_size() for tensor in planned.state_dict().values()),
+        f"The model {name} for inputs of shape {tuple(shape)} and {num_outputs:,} outputs",
+        "choose another model, or make the inputs smaller",
+    )
     return MODELS[name](channels, height, width, num_outputs)
 
 

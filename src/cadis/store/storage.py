@@ -16,6 +16,7 @@ from typing import IO, Any, ParamSpec, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from cadis._io import check_file_size
 from cadis.errors import CadisError
 from cadis.types import StoredFile
 
@@ -89,6 +90,7 @@ def make_folder(folder: Path) -> None:
 
 def read_file(path: Path) -> bytes:
     """Return the content of a file; raise :class:`DamagedError` if it cannot be read."""
+    check_file_size(path)
     try:
         return path.read_bytes()
     except FileNotFoundError:

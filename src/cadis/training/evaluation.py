@@ -261,6 +261,7 @@ def _convert_model_errors(samples: Samples) -> Iterator[None]:
     except CadisError:
         raise
     except Exception as error:  # a user's model may raise anything
+        reason = " ".join(str(error).split()).removesuffix(".")
         raise CadisError(
-            f"The model cannot be applied to inputs of {samples.input_format}: {error}"
+            f"The model cannot be applied to inputs of {samples.input_format}: {reason}."
         ) from error

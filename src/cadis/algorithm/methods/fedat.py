@@ -142,7 +142,8 @@ class FedAT(BaseMethod):
             tiers = _Tiers.from_tensors(tensors)
             slowest = torch.maximum(tiers.bounds[-1:], seconds.max())  # a new client can be slower
             return replace(tiers, bounds=torch.cat([tiers.bounds[:-1], slowest]))
-        ends = [-(-len(clients) * (tier + 1) // self.tiers) - 1 for tier in range(self.tiers)]
+        count = min(self.tiers, len(clients))  # with more tiers, the others would be empty
+        ends = [-(-len(clients) * (tier + 1) // count) - 1 for tier in range(count)]
         bounds = seconds.sort().values[ends].unique()  # (M,)
         zeros = torch.zeros(len(bounds), dtype=torch.int64)
         return _Tiers(bounds, torch.zeros_like(bounds), zeros, zeros)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import format_json, is_file, make_write_error, read_json_object
+from cadis._io import check_path, format_json, is_file, make_write_error, read_json_object
 from cadis.data.partition.splitting import Partition
 from cadis.errors import CadisError
 from cadis.types import ClientId
@@ -66,6 +66,7 @@ def read_partition(path: Path, num_samples: int, allow_overlap: bool, minimum: i
         >>> partition.client_ids
         ('ann', 'bob')
     """
+    path = check_path("path", path)
     content = read_json_object(path)
     owners: dict[int, str] = {}
     for client, indices in content.items():

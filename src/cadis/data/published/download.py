@@ -4,6 +4,7 @@ The package ``pooch`` is not used: it tries only one address per file, and verif
 compressed file.
 """
 
+import io
 import itertools
 import os
 import tarfile
@@ -14,10 +15,18 @@ from pathlib import Path
 
 from cadis._io import Callbacks, is_disk_full, make_write_error
 from cadis.data.published.formats import PublishedDataset
-from cadis.data.published.published_files import find_plain_or_gzipped, has_checksum, read_content
+from cadis.data.published.published_files import (
+    MAX_BYTES,
+    find_plain_or_gzipped,
+    has_checksum,
+    read_content,
+)
 from cadis.errors import CadisError
 
 _CHUNK = 1 << 18
+_MAX_MEMBERS = 1000
+"""Maximum number of members of an archive; the published ones have about ten."""
+
 _TIMEOUT = 30
 """Seconds without a response after which the next mirror is tried."""
 
@@ -100,6 +109,8 @@ def _download(address: str, path: Path, callbacks: Callbacks) -> None:
                 while chunk := response.read(_CHUNK):
                     file.write(chunk)
                     received += len(chunk)
+                    if received > MAX_BYTES:
+                        raise _MirrorError(f"it has more than {MAX_BYTES:,} bytes")
                     callbacks.progress(f"downloading {path.name}", received, total)
     except (OSError, http.client.HTTPException, ValueError) as error:
         if is_disk_full(error):
@@ -125,14 +136,16 @@ def _extract_files(dataset: PublishedDataset, received: Path, names: list[str]) 
 def _unpack(archive: Path, names: list[str]) -> Iterator[Path]:
     """Unpack the wanted files to the folder of the archive, without subfolders."""
     try:
-        with tarfile.open(archive) as tar:
-            members = {Path(member.name).name: member for member in tar if member.isfile()}
+        # read_content limits the size, also of what tarfile reads into memory for a header
+        with tarfile.open(fileobj=io.BytesIO(read_content(archive))) as tar:
+            first_members = itertools.islice(tar, _MAX_MEMBERS)
+            members = {Path(each.name).name: each for each in first_members if each.isfile()}
             for name in names:
                 source = tar.extractfile(members[name])
                 path = archive.with_name(name)
                 path.write_bytes(source.read() if source else b"")
                 yield path
-    except (tarfile.TarError, EOFError, KeyError, OSError, zlib.error) as error:
+    except (tarfile.TarError, CadisError, EOFError, KeyError, OSError, zlib.error) as error:
         if is_disk_full(error):
             raise
         raise _MirrorError("it is not the expected archive") from error

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,9 @@ from cadis.data.published.catalogue import CATALOGUE
 from cadis.data.published.formats import FileFormat, PublishedDataset
 from cadis.data.samples import Dataset, Samples
 from cadis.errors import CadisError
+
+MAX_BYTES = 1 << 28
+"""Maximum size of a published file, decompressed; the largest one has 155 MB."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,17 @@ def find_problems(files: DatasetFiles) -> Iterator[str]:
 def read_content(path: Path) -> bytes:
     """Return the content of a file, decompressed if it is gzipped."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if content[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(content)) as unzipped:
+                content = unzipped.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise CadisError(
+                f"{path} has more than {MAX_BYTES:,} bytes, more than any published file; "
+                "replace it with the published file."
+            )
+        return content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CadisError(
             f"{path} cannot be unzipped ({error}); it is damaged: replace it with the published "

@@ -144,7 +144,9 @@ class CADIS(BaseMethod):
     weights: Literal["auto", "soft", "clusters", "samples"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.threshold != "auto" and self.threshold > self.threshold_max:
+        thresholds = (self.threshold, self.threshold_max)
+        numbers = [value for value in thresholds if isinstance(value, int | float)]
+        if numbers != sorted(numbers):  # "auto" is no number, and other types are refused later
             raise CadisError(
                 f"The threshold {self.threshold} is above its maximum {self.threshold_max}; "
                 "raise threshold_max too."

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 import torch
 from annotated_types import Ge
 
+from cadis._io import check_memory
 from cadis.algorithm.about import About, Paper
 from cadis.algorithm.method import (
     ClientOutput,
@@ -22,6 +23,9 @@ from cadis.algorithm.method import (
 )
 from cadis.algorithm.methods.clustered.cluster_models import ClusteredMethod, PerClientTable
 from cadis.types import ClientId, ClientUpdate, Message, ModelState
+
+_COPIES = 3
+"""Number of copies of each model: the state, the message to the clients, and the next state."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class IFCA(ClusteredMethod):
     def init(self, model: ModelState, generator: torch.Generator) -> ServerState:
         """Return the initial model, and copies of it with random noise."""
         start = model.parameters
+        check_memory(
+            _COPIES * self.num_models * start.numel() * start.element_size(),
+            f"IFCA with {self.num_models:,} models",
+            "set num_models to a smaller number",
+        )
         models = {"model-0": model}
         for index in range(1, self.num_models):
             noise = torch.randn(start.shape, generator=generator) * start.std() * self.spread
