@@ -23,4 +23,4 @@ from cadis._io.files import (
     to_toml,
 )
 from cadis._io.text import natural_key, short_repr
-from cadis._io.user_code import format_error, is_user_code, load_user_code
+from cadis._io.user_code import format_error, is_user_code, load_user_code, locate_user_code

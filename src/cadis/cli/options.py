@@ -34,6 +34,7 @@ from cadis.experiment import (
     to_option_name,
 )
 from cadis.options import OPTIONS, DatasetOptions, PartitionOptions, find_options_by_scope
+from cadis.store import permit_signed_code
 
 _SECTIONS = {
     "data": "Data",
@@ -151,7 +152,9 @@ def find_user_parts(arguments: Sequence[str]) -> list[Part]:
             files.append(Path(value) / "config.toml")
     for path in files:
         with suppress(CadisError):  # reported when the options are resolved
-            parts += find_user_classes(read_toml(path))
+            options = read_toml(path)
+            permit_signed_code(path.parent, options)
+            parts += find_user_classes(options)
     return [(kind, part) for part, kind in {part: kind for kind, part in parts}.items()]
 
 

@@ -40,6 +40,7 @@ from cadis.store.observations import (
     list_other_scalars,
 )
 from cadis.store.resuming import check_same_parts
+from cadis.store.signature import find_code, permit_signed_code
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import (
     PaperResults,

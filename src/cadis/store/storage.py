@@ -158,7 +158,7 @@ def parse_json(value_type: type[_T], text: str | bytes, source: object) -> _T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
-        problem = first["msg"].removeprefix("Input ")
+        problem = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
         problem = f"{key} {problem[:1].lower()}{problem[1:]}".strip()
         raise DamagedError(f"{source} is damaged: {problem}.") from None
     return value

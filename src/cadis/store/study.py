@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, Literal, Protocol
 
 from cadis._io import Callbacks
@@ -41,6 +41,10 @@ class Variant:
     label: str
     options: dict[str, Any]
     cell: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if PurePath(self.name).name != self.name or self.name in ("", ".", ".."):
+            raise ValueError("has a name that cannot be the name of a folder")
 
 
 @dataclass(frozen=True)
