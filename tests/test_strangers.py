@@ -171,6 +171,14 @@ def is_trusted(*arguments: str) -> bool:
     return False
 
 
+def test_error_about_an_option_of_untrusted_code_says_so(enter: Enter) -> None:
+    begin_run(enter("here"))
+    Path("hand.toml").write_text('method = "own.py:Mine"\n')
+    assert "asks to run the code 'own.py:Mine'" in refuse("run", "hand.toml", "--parameter", "-1")
+    trusted = refuse("run", "hand.toml", "--parameter", "-1", "--trust")
+    assert "parameter should be greater than or equal to 0" in trusted
+
+
 RESUME = ("--resume", "--out", "run")
 
 

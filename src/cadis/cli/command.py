@@ -142,8 +142,15 @@ class GeneratedCommand(CadisCommand):
         They may name a user-defined method or other part (FILE.py:CLASS), whose parameters become
         options too.
         """
-        ctx.meta[_ARGUMENTS] = list(args)
-        return super().parse_args(ctx, args)
+        arguments = ctx.meta[_ARGUMENTS] = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:  # it may belong to code that a file names
+            try:
+                import_module("cadis.cli.options").check_files(arguments)
+            except CadisError as error:
+                ctx.exit(print_error(str(error), 2))
+            raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options declared with decorators, followed by the generated ones."""
