@@ -1,11 +1,13 @@
 """Tests that files of a stranger run no code unless the user allows it, and do no harm."""
 
+import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from cadis import CadisError, RunError
 from cadis.algorithm.tasks import Classification
 from cadis.experiment import resolve, run_experiment
 from cadis.models import small_cnn
+from cadis.store import StudyFolder
 from cadis.store.signature import SIGNATURE_FILE
 from cli_support import refuse
 from hostile_descriptions import encode, list_hostile_files, make_description, make_tensors
@@ -30,6 +33,7 @@ from strangers import (
     write_canaries,
     write_files,
 )
+from support import small_federation
 
 Enter = Callable[[str], Path]
 
@@ -334,3 +338,28 @@ def test_error_says_what_is_wrong_with_a_description(
         cadis.load(path)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "..", "a/b", ""])
+def test_study_has_no_folder_outside_of_its_own(name: str, run: Path, enter: Enter) -> None:
+    enter("here")
+    write_files(Attack("sampler", "study"), run)
+    study = Path("study/study.json")
+    study.write_text(study.read_text().replace('"first"', json.dumps(name)))
+    with pytest.raises(CadisError, match="has a name that cannot be the name of a folder"):
+        StudyFolder(Path("study")).read()
+
+
+def test_pipe_in_a_run_is_not_read(run: Path, enter: Enter) -> None:
+    enter("here")
+    shutil.copytree(run, "run")
+    Path("run/model.safetensors").unlink()
+    os.mkfifo("run/model.safetensors")
+    with pytest.raises(CadisError, match=r"model\.safetensors is not a file\.$"):
+        cadis.load("run")
+
+
+def test_two_classes_of_the_same_name_are_refused_before_training() -> None:
+    federation = replace(small_federation(), classes=("a", "b", "c", "d", "a"))
+    with pytest.raises(CadisError, match="2 classes have the name a; give every class its own"):
+        federation.check(5)

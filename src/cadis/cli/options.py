@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from cadis._io import read_toml
+from cadis._io import is_file, read_toml
 from cadis.algorithm import (
     KINDS,
     Kind,
@@ -169,7 +169,7 @@ def _list_option_files(arguments: Sequence[str]) -> list[Path]:
     if "--resume" in arguments:
         folders = (value for name, value in _split_arguments(arguments) if name == "out")
         files += [Path(folder) / "config.toml" for folder in folders]
-    return files
+    return [path for path in files if is_file(path)]
 
 
 def _split_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ The file may come from a stranger. So the network is first built without memory,
 
 import warnings
 from collections.abc import Mapping
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError
 from cadis.models import MODELS, build_network
-from cadis.store import ModelDescription, ModelInputs
+from cadis.store import MAX_INPUT_SIZE, ModelDescription, ModelInputs
 
 
 def build_described_network(
@@ -48,6 +49,8 @@ def _matches(
     architecture: str, inputs: ModelInputs, num_outputs: int, tensors: Mapping[str, Tensor]
 ) -> bool:
     """Return whether the network has these tensors, and can process the inputs."""
+    if prod(inputs.shape) > MAX_INPUT_SIZE:
+        return False
     is_image = isinstance(inputs.preprocessing, ImagePreprocessing)
     dtype: torch.dtype = torch.float32 if is_image else getattr(torch, inputs.dtype)
     try:

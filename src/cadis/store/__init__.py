@@ -4,6 +4,7 @@
 """
 
 from cadis.store.checkpoint import Checkpoint, read_tensors, store_tensors
+from cadis.store.description_schema import MAX_INPUT_SIZE
 from cadis.store.folder import RunFolder
 from cadis.store.history import HistoryWriter
 from cadis.store.lock import is_locked, lock

@@ -17,8 +17,12 @@ from cadis.algorithm.tasks import TASKS
 from cadis.errors import CadisError
 from cadis.server import STRICT
 
-_MAX_INPUT_SIZE = 3 * 2048 * 2048
-"""Maximum number of values of one input; ``--image-size`` is at most 1024."""
+MAX_INPUT_SIZE = 3 * 2048 * 2048
+"""Maximum number of values of an image, or of an input of a built-in network; ``--image-size`` is
+at most 1024."""
+
+_MAX_SIZE = 2**30
+"""Maximum number of values of an input of a user's own network, which may be a large volume."""
 
 
 def has_no_control_characters(text: str) -> bool:
@@ -28,7 +32,7 @@ def has_no_control_characters(text: str) -> bool:
 
 _Text: TypeAlias = Annotated[str, MaxLen(10_000), Predicate(has_no_control_characters)]
 _Name: TypeAlias = Annotated[str, MaxLen(1000), Predicate(str.isprintable)]
-_Size: TypeAlias = Annotated[int, Gt(0), Le(_MAX_INPUT_SIZE)]
+_Size: TypeAlias = Annotated[int, Gt(0), Le(_MAX_SIZE)]
 _Count: TypeAlias = Annotated[int, Ge(0), Le(2**53)]
 _Dtype: TypeAlias = Literal[
     "bool",
@@ -73,6 +77,8 @@ class ImageSchema:
         """Raise an error if the preprocessing is for inputs of another shape."""
         if [self.channels, self.height, self.width] != list(shape):
             raise ValueError("has an image size that differs from the shape of the inputs")
+        if prod(shape) > MAX_INPUT_SIZE:
+            raise ValueError(f"has images of more than {MAX_INPUT_SIZE:,} values")
         sizes = len(self.scaling.mean), len(self.scaling.deviation)
         if sizes not in ((1, 1), (self.channels, self.channels)):
             raise ValueError("must have a mean and a deviation for each channel")
@@ -132,8 +138,8 @@ class InputsSchema:
     preprocessing: Annotated[ImageSchema | TableSchema, Discriminator("kind")] | None
 
     def __post_init__(self) -> None:
-        if prod(self.shape) > _MAX_INPUT_SIZE:
-            raise ValueError(f"has more than {_MAX_INPUT_SIZE:,} values per input")
+        if prod(self.shape) > _MAX_SIZE:
+            raise ValueError(f"has more than {_MAX_SIZE:,} values per input")
         if self.preprocessing is not None:
             self.preprocessing.check(self.shape)
 

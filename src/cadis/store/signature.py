@@ -35,7 +35,7 @@ _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
 def find_code(options: Mapping[str, Any]) -> list[str]:
     """Return the names of users' code in options: parts, model and dataset."""
     names = [name for key in KINDS for name in split_names(options.get(key, ()))]
-    names.append(options.get("model"))
+    names += [options.get(key) for key in (*KINDS, "model")]  # a path may contain a comma
     code = [name for name in names if isinstance(name, str) and is_user_code(name)]
     dataset = options.get("dataset")
     if isinstance(dataset, str) and is_user_function(dataset):

@@ -7,6 +7,7 @@ file.
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,8 @@ def make_folder(folder: Path) -> None:
 def read_file(path: Path) -> bytes:
     """Return the content of a file; raise :class:`DamagedError` if it cannot be read."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise DamagedError(f"{path} is not a file.")  # reading a pipe might never end
         return path.read_bytes()
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None
