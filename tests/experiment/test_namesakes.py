@@ -77,7 +77,7 @@ def test_ambiguous_tables_are_qualified_with_the_kind() -> None:
     options = tomllib.loads(text)
     assert options["server_optimizer.adam"]["tau"] == 0.125
     assert "adam" not in options
-    assert resolve(options, {}) == config
+    assert resolve(options, {}, trust=True) == config
     alone = resolve({}, LOCAL | {"tau": "0.25"}).to_dict()
     assert alone["adam"]["tau"] == 0.25
     assert not [name for name in alone if "." in name]
@@ -98,7 +98,7 @@ def test_tables_of_parts_with_the_same_name() -> None:
         ("sampler", "part 'sampler.adam'"),
     ):
         file = BOTH | {f"{table}.adam": {"warmup": 3}}
-        assert f"There is no {thing}" in get_refusal(resolve, file, {})
+        assert f"There is no {thing}" in get_refusal(resolve, file, {}, True)
 
 
 def test_grids_and_comparisons_with_qualified_names() -> None:

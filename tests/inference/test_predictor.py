@@ -216,6 +216,7 @@ def test_model_that_returns_nan_is_an_error() -> None:
 
 def test_own_task_needs_probabilities(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Task:\n    pass\n")
-    description = ModelDescription("", 2, f"{tmp_path / 'mine.py'}:Task", ("a", "b"), None)
+    task = f"{tmp_path / 'mine.py'}:Task"
+    description = ModelDescription("", 2, task, ("a", "b"), None)
     with pytest.raises(CadisError, match=r"has no method probabilities\(outputs\)"):
-        Predictor(Brightness(), description)
+        Predictor(Brightness(), description, task)

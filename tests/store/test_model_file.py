@@ -18,6 +18,7 @@ from cadis.store.model_file import encode_model, strip_folders
 
 PICTURES = ImagePreprocessing(3, 8, 8, Scaling((0.5, 0.4, 0.3), (0.2, 0.2, 0.2)))
 TABLE = TablePreprocessing((NumberColumn("age", 40, 10, True), CategoryColumn("sex", ("f", "m"))))
+SHAPES = {"pictures": (3, 8, 8), "table": (4,)}
 OPTIONS = {
     "method": "/home/me/mine.py:Mine",
     "task": "classification",
@@ -42,7 +43,8 @@ def make_description(inputs: ModelInputs | None) -> ModelDescription:
 def test_description_is_the_same_after_reading(
     preprocessing: ImagePreprocessing | TablePreprocessing | None,
 ) -> None:
-    inputs = ModelInputs((3, 8, 8), "uint8", preprocessing)
+    shape = SHAPES[preprocessing.kind] if preprocessing else (5, 2)
+    inputs = ModelInputs(shape, "uint8", preprocessing)
     description = make_description(inputs).with_rounds(7, ["one", "other"])
     tensors = {"one/weight": torch.arange(3.0), "other/weight": torch.zeros(3)}
     result, parsed = parse_model(encode_model(tensors, description), "a file")

@@ -128,7 +128,7 @@ def prepare(base: Path) -> None:
 
 def attempt(trial: Trial) -> tuple[str, Finding]:
     """Give many inputs to one target; report the simplest that causes a failure."""
-    _limit_memory()
+    limit_memory()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     target = _TARGETS[trial.number % len(_TARGETS)]
     folder, findings = trial.folder / "input", list[Finding]()
@@ -144,7 +144,7 @@ def attempt(trial: Trial) -> tuple[str, Finding]:
         what = f"{target.__name__}: {what}".encode("utf-8", "backslashreplace").decode()
         (trial.folder / NOTE).write_text(what, encoding="utf-8")
         signal.alarm(_SECONDS)
-        findings.append(_judge(action))
+        findings.append(judge(action))
         signal.alarm(0)
         if not findings[-1].is_good:
             raise HarmError
@@ -156,8 +156,8 @@ def attempt(trial: Trial) -> tuple[str, Finding]:
     return what, replace(findings[-1], others=others)
 
 
-def _judge(action: Callable[[], object]) -> Finding:
-    """Run the target with an input and return the finding."""
+def judge(action: Callable[[], object]) -> Finding:
+    """Run a target with an input and return the finding."""
     try:
         action()
     except (CadisError, RunError, click.ClickException) as error:
@@ -181,7 +181,7 @@ def _find_frame() -> str:
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "not in cadis"
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
     """Limit the memory, so that no input uses all memory of the machine."""
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -16,6 +16,7 @@ Verdict: TypeAlias = Literal[
     "left over",  # drafts that are never deleted
     "orphans",  # worker processes that outlive their server
     "wrong code",  # an undocumented exit code, or no error message
+    "code",  # code of a stranger ran
     "traceback",
     "hang",
     "signal",

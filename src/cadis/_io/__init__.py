@@ -35,4 +35,4 @@ from cadis._io.files import (
 )
 from cadis._io.memory import check_file_size, check_memory, take_at_most
 from cadis._io.text import natural_key, short_repr
-from cadis._io.user_code import format_error, is_user_code, load_user_code
+from cadis._io.user_code import format_error, is_user_code, load_user_code, locate_user_code

@@ -3,12 +3,14 @@
 import os
 import sys
 from importlib import import_module
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+from cadis._io.files import expand_home
 from cadis.errors import CadisError
+from cadis.permission import check_code
 
 _PREFIX = "cadis_user_file_"
 """Prefix of the module names of users' files."""
@@ -32,19 +34,39 @@ def load_user_code(name: str) -> Any:
 
     A relative path of a file starts from the folders of :func:`add_search_folder`, then from the
     current folder. A module is imported as usual, and the current folder is searched first.
+    A name that a file contains is refused unless the user allows it, see :func:`check_code`.
     """
+    check_code(name)
     source, _, attribute = name.rpartition(":")
     if not source or not attribute:
         raise CadisError(
             f"'{name}' does not name a class or function; write {name.strip(':')}:NAME."
         )
-    is_file = source.endswith(".py") or "/" in source or os.sep in source
+    is_file = _is_path(source)
     module = _import(source, _make_module_name(source, attribute) if is_file else source)
     try:
         return getattr(module, attribute)
     except AttributeError:
         kind = "file" if is_file else "module"
         raise CadisError(f"The {kind} {source} has no function or class '{attribute}'.") from None
+
+
+def locate_user_code(name: str) -> str:
+    """Return the path of the file that a name refers to, without importing it; "" if unknown."""
+    source = name.rpartition(":")[0]
+    if _is_path(source):
+        return str(_find_file(source) or expand_home(source).absolute())
+    folders: list[str] | None = [str(Path.cwd()), *sys.path]
+    spec, parts = None, source.split(".")
+    for count in range(1, len(parts) + 1):
+        try:
+            spec = PathFinder.find_spec(".".join(parts[:count]), folders)
+        except (OSError, ValueError, ImportError):  # not the name of a module
+            return ""
+        if spec is None:
+            return ""
+        folders = spec.submodule_search_locations
+    return (spec and spec.origin) or ""
 
 
 def format_error(error: BaseException) -> str:
@@ -72,13 +94,25 @@ def _make_module_name(source: str, attribute: str) -> str:
     """Return the name under which a file is imported; it encodes the file's path."""
     if not source.endswith(".py"):
         raise CadisError(f"{source} is not a Python file; write {source}.py:{attribute}.")
-    relative = Path(source).expanduser()
-    for path in (folder / relative for folder in (*_folders, Path.cwd())):
-        if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises if a name is too long
-            if str(path.parent) not in sys.path:  # the file may import its neighbors
-                sys.path.append(str(path.parent))
-            return _PREFIX + os.fsencode(path.resolve()).hex()
-    raise CadisError(f"There is no file {source}; give its path from the current folder.")
+    path = _find_file(source)
+    if path is None:
+        raise CadisError(f"There is no file {source}; give its path from the current folder.")
+    if str(path.parent) not in sys.path:  # the file may import its neighbors
+        sys.path.append(str(path.parent))
+    return _PREFIX + os.fsencode(path.resolve()).hex()
+
+
+def _is_path(source: str) -> bool:
+    """Return whether the part of a name before the colon is a file, not a module."""
+    return source.endswith(".py") or "/" in source or os.sep in source
+
+
+def _find_file(source: str) -> Path | None:
+    """Return the path of a user's file; None if there is none."""
+    relative = expand_home(source)
+    paths = (folder / relative for folder in (*_folders, Path.cwd()))
+    # Path.is_file raises if a name is too long.
+    return next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113
 
 
 class _UserFileFinder:

@@ -16,6 +16,7 @@ from cadis.algorithm.algorithm import Algorithm, list_parts
 from cadis.algorithm.registry import KINDS, Kind, check_members
 from cadis.algorithm.validation import check_names, get_field_names, validate
 from cadis.errors import CadisError
+from cadis.permission import permit_code
 
 _Part = TypeVar("_Part")
 
@@ -77,6 +78,7 @@ def _find_parts(
         if isinstance(option, str) and option == _AUTO:
             default = method.default_parts.get(key)
             names = list(kind.default) if default is None else [default]
+            permit_code(names)  # they are built in, or the user's method names them
         parts[key] = tuple(find(kind, name) for name in names)
     return parts
 

@@ -5,7 +5,8 @@ Modules that need torch are imported when a command is called, so that ``--help`
 
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ import click
 
 from cadis.cli.guard import print_error, run_with_exit_code, show_import_message
 from cadis.errors import CadisError
+from cadis.permission import restrict_code
+
+TRUST = "--trust"
+"""Option that allows the code that files name."""
 
 _ARGUMENTS = "cadis.arguments"
 _NO_BREAK_SPACE, _NO_BREAK_HYPHEN = "\u00a0", "\u2011"
@@ -106,6 +111,13 @@ class CadisGroup(CadisCommand, click.Group):
     command_class = CadisCommand
     group_class = type
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command line; code that it does not name is refused, unless it has --trust."""
+        given = args[0] if args else options.pop("args", None)
+        arguments = sys.argv[1:] if given is None else list(given)
+        with restrict_code(_list_names(arguments), trust=TRUST in arguments):
+            return super().main(arguments, *args[1:], **options)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of the commands."""
         return list(self.commands)
@@ -130,8 +142,15 @@ class GeneratedCommand(CadisCommand):
         They may name a user-defined method or other part (FILE.py:CLASS), whose parameters become
         options too.
         """
-        ctx.meta[_ARGUMENTS] = list(args)
-        return super().parse_args(ctx, args)
+        arguments = ctx.meta[_ARGUMENTS] = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:  # it may belong to code that a file names
+            try:
+                import_module("cadis.cli.options").check_files(arguments)
+            except CadisError as error:
+                ctx.exit(print_error(str(error), 2))
+            raise
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options declared with decorators, followed by the generated ones."""
@@ -162,6 +181,15 @@ class GeneratedCommand(CadisCommand):
                     formatter.write_paragraph()
                 for part_names, rows in groups.items():
                     _write_rows(formatter, part_names, rows)
+
+
+def _list_names(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield all names in arguments such as ``--grid=method=fedavg,mine.py:Mine``."""
+    for argument in arguments:
+        parts = argument.split("=")
+        for start in range(len(parts)):
+            text = "=".join(parts[start:])
+            yield from (name.strip() for name in (text, *text.split(",")))
 
 
 def _write_rows(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cadis.cli.command import PATH, CadisGroup, GeneratedCommand, call
+from cadis.cli.command import PATH, TRUST, CadisGroup, GeneratedCommand, call
 from cadis.cli.subcommands import data, deploy
 
 _EXPERIMENT = click.argument("experiment", required=False, type=PATH)
@@ -54,6 +54,21 @@ _NAME = click.option(
 _OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 
 
+_TRUST = click.option(
+    TRUST,
+    is_flag=True,
+    expose_value=False,
+    help="Run code that a file names (your own method, model, data, ...). Without it, only code "
+    "that you name on the command line runs, and code of runs that you began on this machine.",
+)
+_TRUST_MODEL = click.option(
+    TRUST,
+    is_flag=True,
+    help="Run code that the model file or the run names (its own model or task). It is not needed "
+    "for runs that you began on this machine.",
+)
+
+
 @click.group(
     cls=CadisGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -89,6 +104,7 @@ def commands() -> None:
 @_OUT
 @click.option("--resume", is_flag=True, help="Continue the run in the folder given with --out.")
 @_TRACK
+@_TRUST
 def run(**arguments: Any) -> None:
     """Train a model with federated learning.
 
@@ -153,6 +169,7 @@ def run(**arguments: Any) -> None:
 @_PRESET
 @_OUT
 @_TRACK
+@_TRUST
 def compare(**arguments: Any) -> None:
     """Compare several methods on the same federations.
 
@@ -186,6 +203,7 @@ def compare(**arguments: Any) -> None:
 @_PRESET
 @_OUT
 @_TRACK
+@_TRUST
 def sweep(**arguments: Any) -> None:
     """Run one method with all combinations of the values of options.
 
@@ -269,6 +287,7 @@ def watch(**arguments: Any) -> None:
 @_WHICH
 @_MODEL
 @_NAME
+@_TRUST_MODEL
 @_OVERWRITE
 def predict(**arguments: Any) -> None:
     """Predict classes with the model of a run.
@@ -298,6 +317,7 @@ def predict(**arguments: Any) -> None:
 @_WHICH
 @_MODEL
 @_NAME
+@_TRUST_MODEL
 @_OVERWRITE
 def export(**arguments: Any) -> None:
     """Export the model of a run to ONNX, TorchScript or a state dict.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from cadis._io import read_toml
+from cadis._io import is_file, read_toml
 from cadis.algorithm import (
     KINDS,
     Kind,
@@ -34,6 +34,8 @@ from cadis.experiment import (
     to_option_name,
 )
 from cadis.options import OPTIONS, DatasetOptions, PartitionOptions, find_options_by_scope
+from cadis.permission import check_code
+from cadis.store import find_code, permit_signed_code
 
 _SECTIONS = {
     "data": "Data",
@@ -140,19 +142,34 @@ def find_user_parts(arguments: Sequence[str]) -> list[Part]:
     The arguments are not parsed yet, since the parameters of these parts are options.
     """
     parts: list[Part] = []
-    files = [Path(argument) for argument in arguments if argument.endswith(".toml")]
     for name, value in _split_arguments(arguments):
         varied, _, values = value.partition("=")
         if name == "grid":
             parts += find_user_classes({varied.strip().replace("-", "_"): values})
         else:
             parts += find_user_classes({"method" if name == "methods" else name: value})
-        if name == "out" and "--resume" in arguments:
-            files.append(Path(value) / "config.toml")
-    for path in files:
+    for path in _list_option_files(arguments):
         with suppress(CadisError):  # reported when the options are resolved
-            parts += find_user_classes(read_toml(path))
+            options = read_toml(path)
+            permit_signed_code(path.parent, options)
+            parts += find_user_classes(options)
     return [(kind, part) for part, kind in {part: kind for kind, part in parts}.items()]
+
+
+def check_files(arguments: Sequence[str]) -> None:
+    """Raise an error if a file of options on the command line names code that is not allowed."""
+    for path in _list_option_files(arguments):
+        for name in find_code(read_toml(path)):
+            check_code(name)
+
+
+def _list_option_files(arguments: Sequence[str]) -> list[Path]:
+    """Return the files of options that a command line names."""
+    files = [Path(argument) for argument in arguments if argument.endswith(".toml")]
+    if "--resume" in arguments:
+        folders = (value for name, value in _split_arguments(arguments) if name == "out")
+        files += [Path(folder) / "config.toml" for folder in folders]
+    return [path for path in files if is_file(path)]
 
 
 def _split_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from cadis.experiment import (
     run_experiment,
 )
 from cadis.report.terminal import make_summary_table, print_line, show_run_progress
-from cadis.store import RunFolder, check_same_parts
+from cadis.store import RunFolder, check_same_parts, permit_signed_code
 
 _MAX_NAME = 100
 """Maximum number of characters of a name; a longer name is cut, and its hash is added."""
@@ -44,6 +44,7 @@ def run(
                 "--resume needs the folder of the run (--out FOLDER), and no file or preset."
             )
         file = RunFolder(out).read_config()
+        permit_signed_code(out, file)
         check_same_parts(out, file, options)
     else:
         file = read_file_options(experiment, preset)
@@ -65,7 +66,11 @@ def read_file_options(experiment: Path | None = None, preset: str | None = None)
         raise CadisError("Give either a file or a preset, not both.")
     if preset is not None:
         return read_preset(preset)
-    return {} if experiment is None else drop_paper_results(read_toml(experiment))
+    if experiment is None:
+        return {}
+    options = read_toml(experiment)
+    permit_signed_code(experiment.parent, options)
+    return drop_paper_results(options)
 
 
 def make_run_name(*parts: str) -> str:

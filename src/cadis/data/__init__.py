@@ -6,7 +6,14 @@ from cadis.data.digits import digits
 from cadis.data.image_cache import clear_image_cache, get_cache_limit, list_cache_entries
 from cadis.data.image_folder import find_images
 from cadis.data.image_reading import read_image
-from cadis.data.loading import DATASETS, TABLE_PREFIXES, USER_DATA_PREFIXES, is_dataset_name, load
+from cadis.data.loading import (
+    DATASETS,
+    TABLE_PREFIXES,
+    USER_DATA_PREFIXES,
+    is_dataset_name,
+    is_user_function,
+    load,
+)
 from cadis.data.preprocessing import (
     MAX_DEVIATIONS,
     CategoryColumn,
@@ -56,6 +63,7 @@ __all__ = [
     "from_json",
     "get_cache_limit",
     "is_dataset_name",
+    "is_user_function",
     "list_cache_entries",
     "load",
     "load_site_data",

@@ -35,7 +35,11 @@ _FEW_SAMPLES = 30
 
 def is_dataset_name(name: str) -> bool:
     """Return whether a name has the form of one of :data:`DATASETS`."""
-    return name in ("digits", *CATALOGUE) or name.startswith(USER_DATA_PREFIXES) or _is_code(name)
+    return (
+        name in ("digits", *CATALOGUE)
+        or name.startswith(USER_DATA_PREFIXES)
+        or is_user_function(name)
+    )
 
 
 def load(
@@ -81,7 +85,7 @@ def load(
     elif name.startswith(USER_DATA_PREFIXES):
         cache_folder = get_image_cache_folder() if cache else None
         dataset = load_images(expand_home(path), image_size, cache_folder, callbacks)
-    elif _is_code(name):
+    elif is_user_function(name):
         dataset = load_user_data(name, callbacks)
     else:
         raise CadisError(f"There is no dataset '{name}'; choose one of: {', '.join(DATASETS)}.")
@@ -89,7 +93,7 @@ def load(
     return dataset
 
 
-def _is_code(name: str) -> bool:
+def is_user_function(name: str) -> bool:
     """Return whether a name refers to a function in a file, or in a module of a package."""
     source, colon, _ = name.rpartition(":")
     return bool(colon) and "." in source and not name.startswith(USER_DATA_PREFIXES)

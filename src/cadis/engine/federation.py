@@ -90,6 +90,7 @@ class Federation:
                 raise CadisError(
                     f"{count} clients have the id {client_id}; give every client its own id."
                 )
+        self._check_class_names()
         if self.classes and len(self.classes) != num_classes:
             raise CadisError(
                 f"The model predicts {num_classes} classes, but the data have {len(self.classes)}; "
@@ -110,6 +111,13 @@ class Federation:
                 )
             check_labels(samples.labels, num_classes, name)
         self._check_finite()
+
+    def _check_class_names(self) -> None:
+        for name, count in Counter(self.classes).items():
+            if count > 1:
+                raise CadisError(
+                    f"{count} classes have the name {name}; give every class its own name."
+                )
 
     def _check_finite(self) -> None:
         """Raise an error that names the client if inputs are NaN or infinite."""

@@ -47,11 +47,12 @@ from cadis.experiment.run_federation import open_folder, should_show_progress, w
 from cadis.experiment.study import ExecuteRun, RunFromOptions, plan_comparison, run_study
 from cadis.experiment.tracking import check_tracker, combine_callbacks
 from cadis.experiment.variants import MAX_RUNS, check_run_count
+from cadis.permission import restrict_code
 from cadis.report.formats import TextTable, to_markdown, to_rich
 from cadis.report.study_display import show_study_progress
 from cadis.report.tables import make_tables
 from cadis.server import OnRound
-from cadis.store import PlannedRun, Study, StudyFolder, list_planned_runs
+from cadis.store import PlannedRun, Study, StudyFolder, find_code, list_planned_runs
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,6 +123,7 @@ def compare(
     progress: bool | None = None,
     on_round: OnRound | None = None,
     track: str | None = None,
+    trust: bool = False,
     **options: Any,
 ) -> ComparisonResult:
     """Run several methods on the same federations, and compare their results.
@@ -148,6 +150,8 @@ def compare(
         progress: whether to show progress; by default, on a terminal and in a notebook.
         on_round: called with the result of each round of each run.
         track: tracker to log to: "tensorboard", "wandb" or "mlflow"; needs ``out``.
+        trust: run code that only the files in ``out`` name, such as a method that is not in
+            ``methods``.
         options: options of ``cadis run`` by their Python names, or arguments of :func:`cadis.run`.
 
     Returns:
@@ -187,7 +191,12 @@ def compare(
         targets=targets,
     )
     execute_run = in_memory or RunFromOptions()
-    with open_folder(folder_path) as path, StudyFolder(path).open(study) as merged_study:
+    names = [name for variant in study.variants for name in find_code(variant.options)]
+    with (
+        restrict_code(names, trust, "The study"),
+        open_folder(folder_path) as path,
+        StudyFolder(path).open(study) as merged_study,
+    ):
         folder = StudyFolder(path)
         if in_memory:
             in_memory.check_finished(list_planned_runs(folder, merged_study))

@@ -38,6 +38,8 @@ from cadis.experiment.parameters import (
 )
 from cadis.models import MODELS, get_auto_lr
 from cadis.options import RunOptions
+from cadis.permission import check_code, restrict_code_by_default
+from cadis.store import find_code
 from cadis.training import AUGMENTATIONS, LocalSettings
 
 _DEFAULT_CLIENTS = 20
@@ -111,21 +113,34 @@ class ExperimentConfig:
         return to_options(self.algorithm, asdict(self.settings), partitioner)
 
 
-def resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> ExperimentConfig:
+def resolve(
+    file: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool = False
+) -> ExperimentConfig:
     """Merge the options of a file with overrides, validate them, and fill in defaults.
+
+    Code of the user that only the file names is refused, unless a context of ``restrict_code``
+    allows it.
 
     Args:
         file: the content of a TOML file: names of parts such as ``method = "cadis"``, settings, and
             a table with the parameters of each part or partition.
         overrides: options of the command line: names of parts, settings and parameters, in one
             flat mapping. They override the values of the file.
+        trust: allow the code that the file names.
     """
+    with restrict_code_by_default(find_code(overrides), trust):
+        return _resolve(file, overrides)
+
+
+def _resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> ExperimentConfig:
     file = _flatten_tables(file)
     tables = {name: value for name, value in file.items() if isinstance(value, dict)}
     flat = {name: value for name, value in file.items() if name not in tables}
     parameters = {key: value for key, value in overrides.items() if key not in list_option_names()}
     options = flat | {key: value for key, value in overrides.items() if key not in parameters}
     _check_flat(flat)
+    for name in find_code(options):
+        check_code(name)  # the model and the dataset are loaded later
     chosen_classes = find_part_classes(options)
     settings = _validate_settings(options, parameters)
     partition: type[Any] = PARTITIONERS.get(settings.partition, MultiCluster)

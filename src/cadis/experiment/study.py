@@ -17,6 +17,7 @@ from cadis.experiment.presets import match_paper_results
 from cadis.experiment.tracking import Tracking, combine_callbacks
 from cadis.experiment.variants import choose_baseline, make_method_grid, make_method_variants
 from cadis.options import DatasetOptions
+from cadis.permission import UntrustedCodeError
 from cadis.server import OnRound
 from cadis.store import (
     DamagedError,
@@ -40,7 +41,10 @@ class RunFromOptions:
 
     def __call__(self, run: PlannedRun, on_round: OnRound, callbacks: Callbacks) -> None:
         """Start or resume one run."""
-        config = resolve({**run.variant.options, "seed": run.seed}, {})
+        try:
+            config = resolve({**run.variant.options, "seed": run.seed}, {})
+        except UntrustedCodeError as error:  # study.json names it, but not the user
+            raise RunError(str(error)) from None
         key = tuple(getattr(config.settings, name) for name in get_field_names(DatasetOptions))
         if self._dataset is None or key != self._key:
             self._key, self._dataset = key, load_dataset(config.settings, callbacks)

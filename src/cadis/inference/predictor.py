@@ -1,7 +1,7 @@
 """Prediction with a trained model, which ``cadis.load`` loads from a run or a file."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,25 @@ from cadis._io import (
     load_user_code,
     to_printable,
 )
-from cadis.algorithm.tasks import TASKS
+from cadis.algorithm.tasks import TASKS, Task
 from cadis.data import MAX_DEVIATIONS, ImagePreprocessing
 from cadis.errors import CadisError
 from cadis.inference.inputs import check_tensor, read_batches
-from cadis.models import MODELS, build_network
-from cadis.store import ModelDescription, ModelInputs, RunFolder, parse_model, read_file
+from cadis.inference.network import build_described_network
+from cadis.models import build_user_network
+from cadis.permission import UntrustedCodeError, restrict_code, restrict_code_by_default
+from cadis.store import (
+    DamagedError,
+    ModelDescription,
+    ModelInputs,
+    RunFolder,
+    parse_model,
+    permit_signed_code,
+    read_file,
+)
+
+_MAX_LENGTH, _MAX_NAMES = 200, 20
+"""Maximum number of characters and of names that an error message quotes from a file."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,9 @@ class Pipeline(nn.Module):
     factor: Tensor | None
     shift: Tensor | None
 
-    def __init__(self, module: nn.Module, description: ModelDescription, task: str) -> None:
+    def __init__(
+        self, module: nn.Module, description: ModelDescription, task: Task | type[Task] | str
+    ) -> None:
         """Wrap a model.
 
         Scale its inputs, and convert its outputs with the method ``probabilities`` of the task.
@@ -73,13 +88,7 @@ class Pipeline(nn.Module):
         self.register_buffer("factor", factor, persistent=False)
         self.register_buffer("shift", shift, persistent=False)
         self.module = module
-        task_class: Any = load_user_code(task) if is_user_code(task) else TASKS.get(task)
-        if task_class is None or not hasattr(task_class, "probabilities"):
-            raise CadisError(
-                f"The task {task} has no method probabilities(outputs); add one that converts "
-                "outputs (n, outputs) to probabilities (n, classes)."
-            )
-        self._task = task_class()
+        self._task = _make_task(task)
 
     def forward(self, raw: Tensor) -> Tensor:
         """Return the probabilities (n, classes) for raw inputs (n, ...)."""
@@ -88,6 +97,19 @@ class Pipeline(nn.Module):
             raw = raw.to(self.factor.dtype) * self.factor - self.shift
         probabilities: Tensor = self._task.probabilities(self.module(raw))
         return probabilities
+
+
+def _make_task(task: Task | type[Task] | str) -> Any:
+    """Return the task, given its class or its name."""
+    found: Any = task
+    if isinstance(task, str):
+        found = load_user_code(task) if is_user_code(task) else TASKS.get(task)
+    if found is None or not hasattr(found, "probabilities"):
+        raise CadisError(
+            f"The task {task} has no method probabilities(outputs); add one that converts "
+            "outputs (n, outputs) to probabilities (n, classes)."
+        )
+    return found() if isinstance(found, type) else found
 
 
 class Predictor(nn.Module):
@@ -104,15 +126,18 @@ class Predictor(nn.Module):
     """
 
     def __init__(
-        self, module: nn.Module, description: ModelDescription, task: str | None = None
+        self,
+        module: nn.Module,
+        description: ModelDescription,
+        task: Task | type[Task] | str | None = None,
     ) -> None:
         """Create a predictor from a trained model.
 
         Args:
             module: the model; it is switched to evaluation mode.
             description: description of the model.
-            task: name of a task, or ``file.py:Class`` of your own task; by default the task in the
-                description.
+            task: a task, its class, or its name, such as ``file.py:Class`` for your own task; by
+                default the built-in task in the description.
         """
         super().__init__()
         if not isinstance(module, nn.Module):
@@ -121,9 +146,9 @@ class Predictor(nn.Module):
             raise CadisError(
                 f"Give a cadis.store.ModelDescription, not {format_value(description)}."
             )
-        check_text("task", task)
         self.description = description
-        self.pipeline = Pipeline(module, description, task or description.task)
+        with restrict_code_by_default([task] if isinstance(task, str) else []):
+            self.pipeline = Pipeline(module, description, task or description.task)
         self.eval().requires_grad_(False)
 
     @property
@@ -161,9 +186,14 @@ class Predictor(nn.Module):
         except Exception as error:  # a user's model may raise anything
             raise CadisError(
                 f"The model cannot be applied to inputs of shape {tuple(raw.shape)} and type "
-                f"{raw.dtype}: {format_error(error)}."
+                f"{raw.dtype}: {format_error(error)[:_MAX_LENGTH]}."
             ) from error
-        finite = probabilities.isfinite().reshape(len(probabilities), -1).all(dim=1)
+        if probabilities.shape != (len(raw), len(self.classes)):
+            raise CadisError(
+                f"The model returns {tuple(probabilities.shape[1:])} probabilities for each input, "
+                f"but its description names {len(self.classes)} classes."
+            )
+        finite = probabilities.isfinite().all(dim=1)
         if not finite.all():
             row = int(finite.logical_not().nonzero()[0])
             raise CadisError(
@@ -239,18 +269,26 @@ def check_values(raw: Tensor, inputs: ModelInputs | None) -> None:
 def load(
     run: Path | str,
     which: Literal["last", "best"] = "last",
-    model: nn.Module | str | None = None,
+    model: nn.Module | Callable[..., nn.Module] | str | None = None,
     name: str | None = None,
+    task: Task | type[Task] | str | None = None,
+    trust: bool = False,
 ) -> Predictor:
     """Load a trained model with its preprocessing.
+
+    A model file or a run that you got from somebody else runs no code: only built-in models and
+    tasks are created. If the file names other code, an error says so, unless you began the run
+    yourself on this machine.
 
     Args:
         run: folder of a run, or file of a model such as ``model.safetensors``.
         which: "last" for the model after the last round, "best" for the model after the best round.
-        model: a module, which is copied before the parameters are loaded, or the
-            ``file.py:function`` that creates one. It is needed only for your own model: if you
-            passed a module to ``cadis.run``, or have moved the file of the function.
+        model: a module, which is copied before the parameters are loaded; or the function or class
+            that creates one, or its name ``file.py:function``. It is needed only for your own
+            model: if you passed a module to ``cadis.run``, or have moved the file of the function.
         name: name of the model, if the method has several models.
+        task: a task, its class, or its name ``file.py:Class``; by default the task of the run.
+        trust: run the code that the file names, such as its own model or task.
 
     Returns:
         The predictor.
@@ -262,35 +300,40 @@ def load(
     if which not in ("last", "best"):
         raise CadisError(f"which must be 'last' or 'best', not {which!r}.")
     path = check_path("run", run)
-    source = to_printable(path)
+    source, options = to_printable(path), dict[str, Any]()
     check_text("name", name)
-    if not isinstance(model, nn.Module | str | None):
+    if not (model is None or isinstance(model, str) or callable(model)):
         raise CadisError(
-            "model should be a module, or the name 'FILE.py:FUNCTION' of a function that creates "
-            f"it, not {format_value(model)}."
+            "model should be a module, a function or class that creates one, or its name "
+            f"'FILE.py:FUNCTION', not {format_value(model)}."
         )
     if is_file(path):
         tensors, description = parse_model(read_file(path), source)
-        architecture, task = description.architecture, description.task
     else:  # config.toml has the full paths of user code, the description has not
         folder = RunFolder(path)
-        content, config = folder.read_model(best=which == "best"), folder.read_config()
+        content, options = folder.read_model(best=which == "best"), folder.read_config()
         tensors, description = parse_model(content, f"the {which} model of {source}")
-        architecture = str(config.get("model", ""))
-        task = str(config.get("task", description.task))
     state_dict = _select_model(tensors, description.models, name, source)
-    if isinstance(model, nn.Module):
-        module = deepcopy(model)
-    else:
-        module = _make_module(model or architecture, description, source)
-    try:
-        module.load_state_dict(state_dict)
-    except RuntimeError as error:
-        problem = str(error).splitlines()[1:2] or [str(error)]
-        raise CadisError(
-            f"Your model does not match the model in {source}: {problem[0].strip()}"
-        ) from None
-    return Predictor(module, description, task)
+    typed = [given for given in (model, task) if isinstance(given, str)]
+    network = _get_name(options, "model", description.architecture) if model is None else model
+    if task is None:
+        task = _get_name(options, "task", description.task)
+    with restrict_code(typed, trust, f"The model in {source}"):
+        permit_signed_code(path, options)
+        if isinstance(network, str) and not is_user_code(network):
+            module = build_described_network(network, description, state_dict, source)
+        else:
+            module = _make_user_module(network, description, source)
+            _load_state_dict(module, state_dict, source)
+        return Predictor(module, description, task)
+
+
+def _get_name(options: Mapping[str, Any], key: str, default: str) -> str:
+    """Return an option of a run that is a name; ``default`` if it is missing."""
+    name = options.get(key, default)
+    if not isinstance(name, str) or not name.isprintable():
+        raise DamagedError(f"The run is damaged: its option {key} is not a name.")
+    return name
 
 
 def _select_model(
@@ -303,23 +346,34 @@ def _select_model(
         if not names:
             raise CadisError(f"{source} has only one model, which has no name; omit '{name}'.")
         problem = f"no model '{name}'" if name else "several models"
-        raise CadisError(f"{source} has {problem}; choose a name: {', '.join(names)}.")
+        choices = ", ".join([*names[:_MAX_NAMES], *(["..."] if len(names) > _MAX_NAMES else [])])
+        raise CadisError(f"{source} has {problem}; choose a name: {choices}.")
     prefix = f"{name}/"
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def _make_module(architecture: str, description: ModelDescription, source: str) -> nn.Module:
+def _make_user_module(
+    model: nn.Module | Callable[..., nn.Module] | str, description: ModelDescription, source: str
+) -> nn.Module:
+    if isinstance(model, nn.Module):
+        return deepcopy(model)
     shape = () if description.inputs is None else description.inputs.shape
-    if not (is_user_code(architecture) or (architecture in MODELS and shape)):
-        kind = f"a {architecture}" if architecture else "of unknown architecture"
-        raise CadisError(
-            f"The model in {source} is {kind}, which cadis cannot create; give a module: "
-            "cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
-        )
     try:
-        return build_network(architecture, shape, description.num_outputs)
+        return build_user_network(model, shape, description.num_outputs)
+    except UntrustedCodeError:
+        raise
     except CadisError as error:
         raise CadisError(
             f"The model in {source} cannot be created: {str(error).removesuffix('.')}; or give a "
             "module: cadis.load(RUN, model=MODULE), or --model FILE.py:FUNCTION."
         ) from error
+
+
+def _load_state_dict(module: nn.Module, state_dict: Mapping[str, Tensor], source: str) -> None:
+    try:
+        module.load_state_dict(state_dict)
+    except RuntimeError as error:
+        problem = str(error).splitlines()[1:2] or [str(error)]
+        raise CadisError(
+            f"Your model does not match the model in {source}: {problem[0].strip()[:_MAX_LENGTH]}"
+        ) from None

@@ -1,6 +1,6 @@
 """Networks, flat views of their parameters, and detection of their classifier layer."""
 
-from cadis.models.build import build_network, build_user_model
+from cadis.models.build import build_network, build_user_model, build_user_network
 from cadis.models.flat import FlatModel, to_channels_last
 from cadis.models.head import Head, find_head, find_linear_layers, find_output_layer
 from cadis.models.layout import Layout, WrongTensorsError
@@ -16,6 +16,7 @@ __all__ = [
     "WrongTensorsError",
     "build_network",
     "build_user_model",
+    "build_user_network",
     "cnn",
     "find_head",
     "find_linear_layers",

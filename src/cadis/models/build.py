@@ -49,10 +49,7 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
             f"{format_value(num_outputs)} outputs."
         )
     if is_user_code(name):
-        is_image = len(shape) == len(_IMAGE_SIZES)
-        image_sizes = dict(zip(_IMAGE_SIZES, shape, strict=True)) if is_image else {}
-        sizes = {**image_sizes, "num_features": prod(shape)} if shape else {}
-        return build_user_model(name, **sizes, num_classes=num_outputs)
+        return build_user_network(name, shape, num_outputs)
     if len(shape) != len(_IMAGE_SIZES):
         if name != _ANY_SHAPE:
             raise CadisError(
@@ -71,16 +68,31 @@ def build_network(name: str, shape: Sequence[int], num_outputs: int) -> nn.Modul
     return MODELS[name](channels, height, width, num_outputs)
 
 
-def build_user_model(name: str, **sizes: int) -> nn.Module:
-    """Load and call a user's function or class that returns a model.
+def build_user_network(
+    build: str | Callable[..., nn.Module], shape: Sequence[int], num_outputs: int
+) -> nn.Module:
+    """Build a network with a user's function or class, or the name of one.
+
+    See :func:`build_network` for the other arguments.
+    """
+    is_image = len(shape) == len(_IMAGE_SIZES)
+    image_sizes = dict(zip(_IMAGE_SIZES, shape, strict=True)) if is_image else {}
+    sizes = {**image_sizes, "num_features": prod(shape)} if shape else {}
+    return build_user_model(build, **sizes, num_classes=num_outputs)
+
+
+def build_user_model(source: str | Callable[..., nn.Module], **sizes: int) -> nn.Module:
+    """Call a user's function or class that returns a model.
 
     Args:
-        name: the function or class, such as ``mymodels:Net`` or ``models/mine.py:net``.
+        source: the function or class, or its name, such as ``mymodels:Net`` or
+            ``models/mine.py:net``, which is loaded.
         sizes: ``channels``, ``height`` and ``width`` of an image, ``num_features``, the number of
             elements of an input, and ``num_classes``. Sizes for which the function has no parameter
             are not passed.
     """
-    build = load_user_code(name)
+    name = source if isinstance(source, str) else getattr(source, "__name__", repr(source))
+    build = load_user_code(source) if isinstance(source, str) else source
     if isinstance(build, nn.Module):
         raise CadisError(f"{name} is a model; name a function or class that returns one.")
     if not callable(build):

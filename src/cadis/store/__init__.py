@@ -4,6 +4,7 @@
 """
 
 from cadis.store.checkpoint import Checkpoint, read_tensors, store_tensors
+from cadis.store.description_schema import MAX_INPUT_SIZE
 from cadis.store.folder import RunFolder
 from cadis.store.history import HistoryWriter
 from cadis.store.lock import is_locked, lock
@@ -40,6 +41,7 @@ from cadis.store.observations import (
     list_other_scalars,
 )
 from cadis.store.resuming import check_same_parts
+from cadis.store.signature import find_code, permit_signed_code
 from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
 from cadis.store.study import (
     PaperResults,

@@ -38,13 +38,14 @@ from cadis.store.storage import (
 _MARKER = ".cadis-run"
 _MARKER_TEXT = "This folder was made for a run of cadis.\n"
 _EARLY_FILE = re.compile(
-    r"\.cadis-run|config\.toml|federation\.json|history\.jsonl|checkpoint/lock|"
+    r"\.cadis-(run|signature)|config\.toml|federation\.json|history\.jsonl|checkpoint/lock|"
     r"checkpoint/round-0\.json|checkpoint/clients/client-\d+-round-1\.safetensors"
 )
 """Names of the files that a run writes before its first round ends."""
 _DRAFT = re.compile(
-    r"\.(\.cadis-run|config\.toml|(federation|summary|tracking)\.json|(best|model)\.safetensors|"
-    r"report\.html|MODEL_CARD\.md)\.draft|checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
+    r"\.(\.cadis-(run|signature)|config\.toml|(federation|summary|tracking)\.json|"
+    r"(best|model)\.safetensors|report\.html|MODEL_CARD\.md)\.draft|"
+    r"checkpoint/\.round-\d+\.(json|safetensors)\.draft|"
     r"checkpoint/clients/\.client-\d+-round-\d+\.safetensors\.draft"
 )
 """Names of drafts: the content of a file is written to a draft, which is then renamed."""

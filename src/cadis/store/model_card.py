@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cadis.algorithm.methods import METHODS, get_method_label
-from cadis.algorithm.tasks import Binary
+from cadis.algorithm.tasks import TASKS, Binary
 from cadis.data import CategoryColumn, ImagePreprocessing, NumberColumn, TablePreprocessing
 from cadis.models import MODELS
 from cadis.store.metrics import format_metric_name
@@ -154,6 +154,7 @@ def _format_column(column: NumberColumn | CategoryColumn) -> str:
 
 def _format_usage(description: ModelDescription) -> str:
     arguments = "" if description.architecture in MODELS else ", model=YOUR_MODULE"
+    arguments += "" if description.task in TASKS else ", task=YOUR_TASK"
     arguments += f", name={description.models[0]!r}" if description.models else ""
     _, inputs = _get_hub_task(description)
     return (

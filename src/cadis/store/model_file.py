@@ -18,7 +18,8 @@ from torch import Tensor
 from cadis.algorithm import KINDS
 from cadis.data import ImagePreprocessing, Preprocessing, Samples, from_json, to_json
 from cadis.options import OPTIONS
-from cadis.store.storage import DamagedError, parse_tensor_metadata
+from cadis.store.description_schema import DescriptionSchema
+from cadis.store.storage import DamagedError, parse_json, parse_tensor_metadata
 
 FORMAT = 1
 """Version of the description; it increases when older versions of cadis cannot read it."""
@@ -26,6 +27,12 @@ FORMAT = 1
 _KEY = "cadis"
 """Metadata key of the description. There is only one key, because safetensors writes several keys
 in an arbitrary order, and equal models must give the same bytes."""
+
+_MAX_HEADER = 2**25
+"""Maximum number of bytes of the header of a model file, which has the description."""
+
+_MAX_REASON = 200
+"""Maximum number of characters of a reason, which may contain text of the file."""
 
 _TRAINING = (
     *(key for key in KINDS if key != "task"),
@@ -137,25 +144,15 @@ class ModelDescription:
     @classmethod
     def from_text(cls, text: str, source: object) -> "ModelDescription":
         """Parse the text of :meth:`to_text`; error messages name ``source``."""
-        try:
-            content = json.loads(text)
-            if content.pop("format") > FORMAT:
-                raise DamagedError(
-                    f"{source} was written by a newer version of cadis; update cadis."
-                )
-            inputs = content["inputs"]
-            if inputs is not None:
-                fields = inputs["preprocessing"]
-                preprocessing = None if fields is None else from_json(fields)
-                inputs = ModelInputs(tuple(inputs["shape"]), inputs["dtype"], preprocessing)
-            lists = {name: tuple(content[name]) for name in ("classes", "models")}
-            return cls(**{**content, **lists, "inputs": inputs})
-        except DamagedError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedError(
-                f"The description of the model in {source} is damaged; restore a copy of the file."
-            ) from error
+        content = _parse_description(text, source)
+        del content["format"]
+        inputs = content["inputs"]
+        if inputs is not None:
+            fields = inputs["preprocessing"]
+            preprocessing = None if fields is None else from_json(fields)
+            inputs = ModelInputs(tuple(inputs["shape"]), inputs["dtype"], preprocessing)
+        lists = {name: tuple(content[name]) for name in ("classes", "models")}
+        return cls(**{**content, **lists, "inputs": inputs})
 
 
 def encode_model(model: Mapping[str, Tensor], description: ModelDescription) -> bytes:
@@ -170,12 +167,30 @@ def encode_model(model: Mapping[str, Tensor], description: ModelDescription) -> 
 def parse_model(content: bytes, source: object) -> tuple[dict[str, Tensor], ModelDescription]:
     """Return the state dict and the description in a model file; error messages name ``source``."""
     try:
+        if int.from_bytes(content[:8], "little") > _MAX_HEADER:
+            raise ValueError("the header is too large")
         tensors, text = load(content), parse_tensor_metadata(content)[_KEY]
-    except (SafetensorError, ValueError, KeyError):
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError):
         raise DamagedError(
             f"{source} is not a model of cadis, or it is damaged; restore a copy of the file."
         ) from None
     return tensors, ModelDescription.from_text(text, source)
+
+
+def _parse_description(text: str, source: object) -> dict[str, Any]:
+    """Return the fields of a description, after checking them."""
+    try:
+        version = parse_json(dict[str, Any], text, source).get("format")
+        if not isinstance(version, int) or version <= FORMAT:
+            return asdict(parse_json(DescriptionSchema, text, source))
+    except DamagedError as error:
+        reason = str(error).removeprefix(f"{source} is damaged: ")[:_MAX_REASON]
+        printable = "".join(letter if letter.isprintable() else "?" for letter in reason)
+        raise DamagedError(
+            f"The description of the model in {source} is damaged; restore a copy of the file: "
+            f"{printable.removesuffix('.')}."
+        ) from None
+    raise DamagedError(f"{source} was written by a newer version of cadis; update cadis.")
 
 
 def _select_training(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ file.
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,8 @@ def read_file(path: Path) -> bytes:
     """Return the content of a file; raise :class:`DamagedError` if it cannot be read."""
     check_file_size(path)
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise DamagedError(f"{path} is not a file.")  # reading a pipe might never end
         return path.read_bytes()
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None
@@ -160,7 +163,7 @@ def parse_json(value_type: type[_T], text: str | bytes, source: object) -> _T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
-        problem = first["msg"].removeprefix("Input ")
+        problem = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
         problem = f"{key} {problem[:1].lower()}{problem[1:]}".strip()
         raise DamagedError(f"{source} is damaged: {problem}.") from None
     return value

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, Literal, Protocol
 
 from cadis._io import Callbacks
@@ -41,6 +41,12 @@ class Variant:
     label: str
     options: dict[str, Any]
     cell: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if PurePath(self.name).name != self.name or self.name in ("", ".", ".."):
+            raise ValueError("has a name that cannot be the name of a folder")
+        if not isinstance(self.options.get("rounds", 0), int):
+            raise ValueError("has rounds that are not a number")
 
 
 @dataclass(frozen=True)
@@ -204,7 +210,7 @@ class PlannedRun:
     @property
     def rounds(self) -> int:
         """Number of rounds that the run has when it is finished."""
-        rounds: int = self.variant.options["rounds"]
+        rounds: int = self.variant.options.get("rounds", 0)
         return rounds
 
     def read_history(self) -> list[RoundRecord]:

@@ -29,6 +29,7 @@ from cadis.store.resuming import (
     clean_up,
     restore,
 )
+from cadis.store.signature import sign
 from cadis.store.storage import compute_digest, read_file
 from cadis.training import Evaluation
 
@@ -95,6 +96,8 @@ class RunWriter:
         config = to_toml(options)
         files = {"config.toml": config.encode(), _FEDERATION: self._encode_federation(state)}
         with self._catch_disk_errors():
+            if not resume:
+                sign(self.folder.path, options)
             manifest = clean_up(self.folder, manifest, has_damaged_later_round, say)
             self._resume_history(manifest)
             self._commit(replace(manifest, config=config), files)
