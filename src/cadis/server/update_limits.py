@@ -52,12 +52,17 @@ class SizeLimit:
 
 _LIMITS = {
     "model": SizeLimit(1e3, smallest=1, largest=1e3, alone=1e3),
-    "tensor": SizeLimit(1e3, smallest=1e3, largest=1e6, alone=1e3),
+    "tensor": SizeLimit(1e3, smallest=10, largest=1e6, alone=1e3),
     "buffer": SizeLimit(20, smallest=20, largest=1e6, alone=1e6),
-    "variance": SizeLimit(0, smallest=0, largest=0, alone=0),
+    "variance": SizeLimit(20**2, smallest=20**2, largest=1e6, alone=1e6),
+    "negative": SizeLimit(0, smallest=0, largest=0, alone=0),
     "counter": SizeLimit(1e3, smallest=1e3, largest=1e6, alone=1e3),
 }
-"""Limits on sizes, which are relative to values that the server knows; see ``measure_update``."""
+"""Limits on sizes, which are relative to values that the server knows; see ``_measure_update``.
+
+In honest training of a ResNet-9 with learning rates up to the one at which it diverges, running
+means of batch norm reached 7, and running standard deviations 17 of the allowed 20.
+"""
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,7 @@ def _measure_update(
 
     The length of an update is relative to the norm of the global model, as are the lengths of
     further tensors. The change of a buffer is relative to its largest value on the server, and to
-    at least 1; the size of a variance is the amount by which it is negative. If a client sends
-    several models, its largest sizes count.
+    at least 1. If a client sends several models, its largest sizes count.
     """
     sizes: dict[_Key, float] = {}
     for name, model in update.message.models.items():
@@ -139,9 +143,10 @@ def _measure_buffers(
     sizes: dict[_Key, float] = {}
     for name, part in (buffers or {"buffers": slice(None)}).items():
         scale = max(1.0, _largest_change(start.buffers[part], torch.zeros(())))
-        sizes["buffer", name] = _largest_change(values[part], start.buffers[part]) / scale
-        if name.endswith("running_var") and values[part].numel():
-            sizes["variance", name] = max(0.0, -float(values[part].min()))
+        kind = "variance" if name.endswith("running_var") else "buffer"
+        sizes[kind, name] = _largest_change(values[part], start.buffers[part]) / scale
+        if kind == "variance" and values[part].numel():
+            sizes["negative", name] = max(0.0, -float(values[part].min()))
     return sizes
 
 
@@ -187,11 +192,13 @@ def _find_excess(sizes: Mapping[_Key, float], limits: Mapping[_Key, float]) -> s
     for (kind, name), size in sizes.items():
         if size <= limits[kind, name]:
             continue
+        far = f"its {name} is far from those of the global model and of the other clients"
         return {
             "model": TOO_LONG,
             "tensor": f"its {name} is more than 1,000 times as long as the model or that of others",
-            "buffer": f"its {name} is far from those of the global model and of the other clients",
-            "variance": f"its {name} is negative",
+            "buffer": far,
+            "variance": far,
+            "negative": f"its {name} is negative",
             "counter": "its integer buffers have grown by more than a billion",
         }[kind]
     return None
