@@ -32,12 +32,22 @@ def make_federation(num_clients: int = NUM_CLIENTS) -> Federation:
     return Federation(clients, blobs(60, [0, 1, 2, 3, 4], seed=99))
 
 
+class Flatten(nn.Module):
+    """Flatten inputs and convert them to a dtype."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs.flatten(1).to(self.dtype)
+
+
 def make_model(dtype: torch.dtype = torch.float32) -> nn.Module:
     """Build a small network with batch norm."""
     torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)
-    ).to(dtype)
+    layers = [nn.Linear(16, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)]
+    return nn.Sequential(Flatten(dtype), *(layer.to(dtype) for layer in layers))
 
 
 def make_liar(method: BaseMethod, lie: Lie, first: int = 1, last: int = 10**9) -> BaseMethod:
