@@ -50,6 +50,20 @@ def make_model(dtype: torch.dtype = torch.float32) -> nn.Module:
     return nn.Sequential(Flatten(dtype), *(layer.to(dtype) for layer in layers))
 
 
+class Exponential(nn.Module):
+    """A model whose training diverges if its parameters are large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.Tanh())
+        self.head = nn.Linear(6, 5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(inputs))
+        return logits.exp()
+
+
 def make_liar(method: BaseMethod, lie: Lie, first: int = 1, last: int = 10**9) -> BaseMethod:
     """Return the method, except that the client with ``LIAR_SAMPLES`` samples lies.
 

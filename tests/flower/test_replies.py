@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flwr.app import Context, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Result, Strategy
 
+from cadis.flower.evaluation import server_test
 from cadis.flower.strategy import MethodStrategy
 from flower_support import (
     LocalGrid,
@@ -15,8 +17,9 @@ from flower_support import (
     read_history,
     run_strategy,
     small_app,
+    small_arrays,
 )
-from lying_clients import make_federation
+from lying_clients import Exponential, make_federation
 from support import small_model
 
 NODE = 1000 + 7 * 3
@@ -103,6 +106,46 @@ def test_evaluation_with_an_absurd_metric_is_ignored(
     assert 0 <= ours <= 1
     assert (ours == theirs) is not is_used
     assert abs(ours - theirs) <= 0.2
+
+
+def poison_second_round() -> ReplyChange:
+    """Return a function that adds 10 to all parameters of the second reply."""
+    count = 0
+
+    def change(message: Message) -> Message:
+        nonlocal count
+        count += 1
+        if count == 2:
+            arrays = message.content.array_records["arrays"]
+            for name, tensor in arrays.to_torch_state_dict().items():
+                arrays[name] = Array(tensor + 10)
+        return message
+
+    return change
+
+
+@pytest.mark.parametrize("start", [MethodStrategy.start, Strategy.start])
+def test_poisoned_model_is_replaced_by_the_model_before(
+    start: Callable[..., Result], tmp_path: Path
+) -> None:
+    """All clients diverge in round 3; Flower's own loop needs this round to return."""
+    grid, model = make_grid(tmp_path), Exponential()
+    app = small_app(tmp_path / "exponential", make_federation(), model)
+    for node in grid.nodes.values():
+        node.app = app
+    grid.nodes[NODE].app = make_altered_app(app, poison_second_round())
+    accuracies = []
+
+    def test(_number: int, arrays: ArrayRecord) -> MetricRecord:
+        record = server_test(model, make_federation().test)(_number, arrays)
+        accuracies.append(record["accuracy"])
+        return MetricRecord({"accuracy": accuracies[-1]})
+
+    strategy = MethodStrategy("fedavg", seed=7, fraction_evaluate=0)
+    config = ConfigRecord({"epochs": 2, "batch-size": 5, "lr": 0.1})
+    start(strategy, grid, small_arrays(model), 5, 9.0, config, evaluate_fn=test)
+    _, first, poisoned, *_, last = accuracies
+    assert poisoned < first < last
 
 
 def drop_evaluation(_message: Message) -> Message:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch import nn
 
 from cadis.algorithm import Algorithm, ClientWeights, ServerRound, ServerState
 from cadis.algorithm.methods import FedAvg
@@ -20,7 +19,7 @@ from cadis.server.validation import split_valid
 from cadis.store.checkpoint import Checkpoint, Manifest
 from cadis.store.history import HistoryPrefix
 from cadis.types import ClientUpdate, TensorState
-from lying_clients import make_engine, make_liar, run, shift
+from lying_clients import Exponential, make_engine, make_liar, run, shift
 from support import flat_model, get_model, is_identical, make_server_state, make_update
 
 
@@ -91,20 +90,6 @@ class Broken(FedAvg):
 def test_error_that_no_exclusion_avoids_is_the_first_one(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="broken with 10"):
         run(Broken(), tmp_path)
-
-
-class Exponential(nn.Module):
-    """A model whose training diverges if its parameters are large."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.Tanh())
-        self.head = nn.Linear(6, 5)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.head(self.body(inputs))
-        return logits.exp()
 
 
 POISON = shift("parameters", 10)

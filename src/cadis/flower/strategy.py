@@ -41,6 +41,7 @@ from cadis.server import (
     Server,
     UpdateSummary,
     combine_evaluations,
+    return_to_fallback,
 )
 from cadis.store import RunFolder, RunWriter
 from cadis.training import Evaluation
@@ -134,6 +135,9 @@ class MethodStrategy(Strategy):
             raise CadisError(f"Call configure_train for round {server_round} first.")
         updates, failed = run.transport.read_train_replies(run.plan, replies)
         outcome = run.server.aggregate_updates(run.plan, updates, failed, run.transport)
+        if outcome.has_diverged and run.state.fallback is not None:
+            run.state, _ = return_to_fallback(run.state)
+            return run.to_arrays(run.state.server.models), None
         if outcome.state is None:
             return None, None
         run.state = outcome.state

@@ -18,6 +18,7 @@ from cadis.server.records import (
     Seconds,
     to_json_array,
 )
+from cadis.server.recovery import return_to_fallback
 from cadis.server.round import Server
 from cadis.server.transport import AvailableClients, RoundPlan, TestResult
 from cadis.server.validation import MAX_SAMPLES, MAX_SCALAR, DivergedError, find_defect
