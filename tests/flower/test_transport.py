@@ -84,8 +84,12 @@ def test_invalid_update_is_rejected(change: ReplyChange, reason: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "counts", "limited"),  # the median of 9, 11, 15, 17 and 10^9 is 15
-    [({}, [9, 11, 100 * 15, 15, 17], [2]), ({"count_limit": 1}, [9, 11, 15, 15, 15], [2, 4])],
+    ("options", "counts", "limited"),  # at most 2/5, 4/5 or 1/5 of the sum
+    [
+        ({}, [9, 11, 34, 15, 17], [2]),
+        ({"count_limit": 4}, [9, 11, 4 * 52, 15, 17], [2]),
+        ({"count_limit": 1}, [9, 9, 9, 9, 9], [1, 2, 3, 4]),
+    ],
 )
 def test_number_of_examples_is_limited(
     options: dict[str, int],

@@ -159,9 +159,18 @@ def test_server_applies_the_norm_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("counts", "limit", "expected"),
-    [([10, 20, 90], 2, [10, 20, 40]), ([1, 9], 3, [1, 3]), ([5, 900], None, [5, 900]), ([], 2, [])],
+    [
+        ([10, 20, 90], 2, [10, 20, 60]),  # 2/3 of 90
+        ([9, 11, 10**9, 15, 17], 2, [9, 11, 34, 15, 17]),  # 34 is at most 2/5 of 86
+        ([10**9, 5, 5, 5, 5, 10**9], 2, [20, 5, 5, 5, 5, 20]),  # 1/3 of 60 for both
+        ([1, 900], 2, [1, 2]),
+        ([5, 9, 9], 1, [5, 5, 5]),
+        ([5, 900], None, [5, 900]),
+        ([900], 2, [900]),
+        ([], 2, []),
+    ],
 )
-def test_counts_are_limited_by_their_median(
+def test_share_of_a_count_is_limited(
     counts: list[int], limit: float | None, expected: list[int]
 ) -> None:
     assert limit_counts(counts, limit) == expected

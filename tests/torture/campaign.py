@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torture import damages, disks, fuzzing, kills, power, strangers
+from torture import damages, disks, fuzzing, kills, power, replies, strangers
 from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial, Verdict
 
 OnOutcome: TypeAlias = Callable[[Outcome], None]
@@ -33,6 +33,7 @@ ATTACKS: dict[str, Attack] = {
         disks.ATTACK,
         power.ATTACK,
         strangers.ATTACK,
+        replies.ATTACK,
     )
 }
 

@@ -47,6 +47,7 @@ def main(grid: Grid, context: Context) -> None:
         num_clients=settings.clients,
         min_available_nodes=min(min_nodes, int(settings.clients)),
         min_replies=run_config["min-replies"],
+        count_limit=run_config["count-limit"],
         fraction_evaluate=run_config["fraction-evaluate"],
         patience=run_config["patience"],
         seed=settings.seed,

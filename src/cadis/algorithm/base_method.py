@@ -21,6 +21,7 @@ from cadis.algorithm.method import (
     ServerState,
     Step,
 )
+from cadis.algorithm.weight_limits import limit_weights
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 
@@ -123,6 +124,13 @@ class BaseMethod:
             method then runs only in the simulation engine.
         needs_scalars: names of scalars that a client must send; an update without them is rejected.
         needs_tensors: names of tensors that a client must send; an update without them is rejected.
+        scalar_ranges: lowest and highest valid value of scalars that clients send, by name; an
+            update with a value outside is rejected. Give one for each name in ``needs_scalars``.
+        largest_share: largest weight of a client, as a multiple of an equal share, 1 / k. It limits
+            the weights of :meth:`weigh` if ``needs_scalars`` is not empty, because a client could
+            otherwise get any weight by what it reports. A client whose share of the samples is
+            larger keeps this share. ``inf`` declares that large weights are the point of the
+            method, such as those of a client that is alone in its cluster.
         needs_representation: True if clients read ``representation``, the inputs of the classifier
             layer. A model without a classifier layer then raises an error.
         needs_class_outputs: True if the model must have one output per class.
@@ -138,6 +146,8 @@ class BaseMethod:
     needs_clock: ClassVar[bool] = False
     needs_scalars: ClassVar[tuple[str, ...]] = ()
     needs_tensors: ClassVar[tuple[str, ...]] = ()
+    scalar_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    largest_share: ClassVar[float] = 2.0
     needs_representation: ClassVar[bool] = False
     needs_class_outputs: ClassVar[bool] = False
     label: ClassVar[str] = ""
@@ -437,5 +447,24 @@ class BaseMethod:
             the slowest participant has finished).
         """
         client_weights = self.weigh(server_round, updates, state)
-        models, weights = average_updates(updates, client_weights.weights)
+        weights = self.limit_reported_weights(updates, client_weights.weights)
+        models, weights = average_updates(updates, weights)
         return Aggregation(models, client_weights.tensors, weights, client_weights.report)
+
+    def limit_reported_weights(self, updates: Sequence[ClientUpdate], weights: Tensor) -> Tensor:
+        """Server: limit weights that depend on scalars of the clients; see ``largest_share``.
+
+        Not meant to be overridden. :meth:`aggregate` calls it; an override of :meth:`aggregate`
+        should do so, too, if its weights depend on ``update.scalars``.
+
+        Args:
+            updates: the updates of the round.
+            weights: weights with sum 1, (k,).
+
+        Returns:
+            Weights with sum 1, (k,); unchanged if they are within the limit.
+        """
+        if not self.needs_scalars:
+            return weights
+        shares = compute_sample_weights([update.num_samples for update in updates])
+        return limit_weights(weights, shares, self.largest_share)

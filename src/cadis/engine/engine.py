@@ -102,6 +102,7 @@ class Engine:
             settings.seed,
             train_federation.true_clusters_by_id(),
             model.layout.num_outputs,
+            buffers=model.layout.buffer_slices,
             estimate_seconds=None if pools else _make_estimate_seconds(federation, settings),
         )
         self.start = self._server.start(model.copy_state())

@@ -22,6 +22,7 @@ from cadis.data import Samples, as_samples
 from cadis.errors import CadisError
 from cadis.flower.messages import (
     METRICS_KEY,
+    SECONDS_KEY,
     STATE_LOST_KEY,
     read_server_message,
     to_records,
@@ -116,7 +117,7 @@ def local_train(
             )
         states.save(config.round, output.state, config.state_round)
         metrics[STATE_LOST_KEY] = int(config.state_round > 0 and state is None)
-    metrics["train-seconds"] = time.perf_counter() - started
+    metrics[SECONDS_KEY] = time.perf_counter() - started
     (reply,) = to_records([output.message], flat.layout, arrays_key)
     reply[METRICS_KEY] = MetricRecord(metrics)
     return reply

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from math import inf
 from typing import TypeAlias
 
 import torch
@@ -14,7 +15,7 @@ from cadis.flower.client import Data, prepare_samples
 from cadis.flower.messages import read_num_samples, read_scalars, select_finite
 from cadis.flower.strategy_settings import MetricsFunction, StrategySettings
 from cadis.models import FlatModel
-from cadis.server import TestResult, limit_counts
+from cadis.server import MAX_SCALAR, TestResult, limit_counts
 from cadis.training import Evaluation, evaluate
 
 EvaluateFunction: TypeAlias = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -121,8 +122,12 @@ def aggregate_metrics(
 def average_scalars(
     records: Sequence[Mapping[str, float]], weights: Sequence[float]
 ) -> dict[str, float]:
-    """Return the weighted mean of each scalar that all records contain."""
-    names = [name for name in (records[0] if records else ()) if all(name in r for r in records)]
+    """Return the weighted mean of each scalar that all records contain, and that is not absurd."""
+    names = [
+        name
+        for name in (records[0] if records else ())
+        if all(abs(record.get(name, inf)) <= MAX_SCALAR for record in records)
+    ]
     return {
         name: sum(r[name] * w for r, w in zip(records, weights, strict=True)) / sum(weights)
         for name in names

@@ -20,21 +20,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cadis.models import Layout, NamedState, WrongTensorsError
+from cadis.server import MAX_SAMPLES, MAX_SCALAR
 from cadis.types import Message as CadisMessage
 from cadis.types import ModelState, TensorState
 
 _MODEL = "cadis.model."
 _TENSORS = "cadis.tensors"
 _SCALAR = "cadis.scalar."
+ACCURACY_KEYS = ("accuracy", "eval_acc")
+"""Names of the accuracy in the metrics of an evaluation."""
+
+SECONDS_KEY = "train-seconds"
+"""Name of the training time in a client's reply."""
+
 METRICS_KEY = "metrics"
 """Key of the ``MetricRecord`` in a client's reply."""
 
 STATE_LOST_KEY = "memory-lost"
 """Key of the metric that is 1 if a client lost its state. "Memory" is an earlier word for state;
 the key stays the same, because the server and the clients may have different versions of cadis."""
-
-_MAX_SAMPLES = 2**53
-"""Largest ``num-examples`` of a client; larger integers are not exact as floats."""
 
 
 class InvalidReplyError(ValueError):
@@ -180,9 +184,34 @@ def read_num_samples(content: RecordDict, key: str) -> int:
     count = counts[-1]
     if not isinstance(count, int | float) or isinstance(count, bool):
         raise InvalidReplyError(f"its {key} is not a number")
-    if not (1 <= count <= _MAX_SAMPLES and count == int(count)):
+    if not (1 <= count <= MAX_SAMPLES and count == int(count)):
         raise InvalidReplyError(f"it reports {count} samples")
     return int(count)
+
+
+def check_metrics(content: RecordDict) -> None:
+    """Check the metrics of an evaluation.
+
+    Raises:
+        InvalidReplyError: if the accuracy is not from 0 to 1, or a metric is absurdly large.
+    """
+    for name, value in read_scalars(content).items():
+        lowest, highest = (0, 1) if name in ACCURACY_KEYS else (-MAX_SCALAR, MAX_SCALAR)
+        if not lowest <= value <= highest:
+            raise InvalidReplyError(
+                f"its {name} is {value:g}, but must be from {lowest:g} to {highest:g}"
+            )
+
+
+def read_seconds(scalars: Mapping[str, float], timeout: float) -> float | None:
+    """Return the training time that a client reports; None if it is missing or impossible.
+
+    Args:
+        scalars: the scalars of the reply.
+        timeout: seconds that the server waits for a reply.
+    """
+    seconds = scalars.get(SECONDS_KEY)
+    return seconds if seconds is not None and 0 <= seconds <= timeout else None
 
 
 def select_finite(record: MetricRecord) -> dict[str, float]:

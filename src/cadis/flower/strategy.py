@@ -39,11 +39,13 @@ from cadis.server import (
     RoundRecord,
     RunState,
     Server,
+    UpdateSummary,
     combine_evaluations,
+    return_to_fallback,
 )
 from cadis.store import RunFolder, RunWriter
 from cadis.training import Evaluation
-from cadis.types import ModelState
+from cadis.types import ClientId, ModelState
 
 
 class MethodStrategy(Strategy):
@@ -133,6 +135,9 @@ class MethodStrategy(Strategy):
             raise CadisError(f"Call configure_train for round {server_round} first.")
         updates, failed = run.transport.read_train_replies(run.plan, replies)
         outcome = run.server.aggregate_updates(run.plan, updates, failed, run.transport)
+        if outcome.has_diverged and run.state.fallback is not None:
+            run.state, _ = return_to_fallback(run.state)
+            return run.to_arrays(run.state.server.models), None
         if outcome.state is None:
             return None, None
         run.state = outcome.state
@@ -275,9 +280,10 @@ class _Run:
             settings.seed,
             num_outputs=layout.num_outputs,
             count_limit=settings.count_limit,
+            buffers=layout.buffer_slices,
             min_updates=settings.min_replies,
             attempts=settings.attempts,
-            on_outcome=_log_outcome,
+            on_outcome=_OutcomeLog(),
         )
         self.transport = FlowerTransport(grid, algorithm, settings, layout)
         self.state = self.server.start(layout.pack(tensors), run=secrets.token_hex(8))
@@ -348,24 +354,43 @@ def _holds_bytes(value: object) -> bool:
     return any(isinstance(part, bytes) for part in parts)
 
 
-def _log_outcome(outcome: RoundOutcome) -> None:
-    """Log rejected clients, limited weights and lost states."""
-    for rejection in outcome.rejected:
-        LOGGER.warning("Rejected the update of client %s: %s.", rejection.client, rejection.reason)
-    for update in outcome.updates:
-        if update.client_id in outcome.excessive_counts:
+class _OutcomeLog:
+    """Logs rejected clients, limited numbers of samples and lost states."""
+
+    def __init__(self) -> None:
+        self._limited: set[ClientId] = set()
+
+    def __call__(self, outcome: RoundOutcome) -> None:
+        """Log an outcome; a client with too many samples is named once per run."""
+        for rejection in outcome.rejected:
             LOGGER.warning(
-                "Client %s reports %d samples, far more than the others; they are counted as %d.",
+                "Rejected the update of client %s: %s.", rejection.client, rejection.reason
+            )
+        for update in outcome.updates:
+            self._log_update(update, outcome.excessive_counts.get(update.client_id))
+        if outcome.state is None:
+            LOGGER.warning("The round has too few valid updates.")
+
+    def _log_update(self, update: UpdateSummary, reported: int | None) -> None:
+        """Log what is unusual about an accepted update.
+
+        Args:
+            update: the update.
+            reported: number of samples that the client reported, if it was too large.
+        """
+        if reported is not None and update.client_id not in self._limited:
+            self._limited.add(update.client_id)
+            LOGGER.warning(
+                "Client %s reports %d samples, far more than the others; they are counted as %d. "
+                "If your sites really differ so much, raise count_limit.",
                 update.client_id,
-                outcome.excessive_counts[update.client_id],
+                reported,
                 update.num_samples,
             )
         if update.scalars.get(STATE_LOST_KEY):
             LOGGER.warning(
                 "Client %s has lost its state and starts from an empty one.", update.client_id
             )
-    if outcome.state is None:
-        LOGGER.warning("The round has too few valid updates.")
 
 
 def _log_round(record: RoundRecord, rounds: int) -> None:

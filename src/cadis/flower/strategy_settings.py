@@ -34,8 +34,9 @@ class StrategySettings:
         num_clients: number of clients of the federation. The first round waits for all of them. By
             default, it is the number of clients that have connected so far.
         patience: seconds to wait for clients to connect.
-        count_limit: largest number of samples that a client may report, as a multiple of the median
-            of the round. A larger number is reduced to this limit, with a warning.
+        count_limit: largest share of the samples of a round that a client gets by the number of
+            samples that it reports, as a multiple of an equal share. A larger number is reduced,
+            with a warning. Raise it if the sizes of your sites really differ.
         min_replies: minimum number of valid updates to aggregate.
         attempts: number of times that a round with too few valid updates is tried before the run
             stops.
@@ -66,7 +67,7 @@ class StrategySettings:
     per_round: Annotated[int, Gt(0)] | None = None
     num_clients: Annotated[int, Gt(0)] | None = None
     patience: Annotated[float, Gt(0)] = 600.0
-    count_limit: Annotated[float, Ge(1)] = 100.0
+    count_limit: Annotated[float, Ge(1)] = 2.0
     min_replies: Annotated[int, Gt(0)] = 1
     attempts: Annotated[int, Gt(0)] = 3
     head: str | None = None

@@ -20,9 +20,12 @@ from cadis.flower.evaluation import (
     merge_model_metrics,
 )
 from cadis.flower.messages import (
+    SECONDS_KEY,
     InvalidReplyError,
+    check_metrics,
     read_client_reply,
     read_num_samples,
+    read_seconds,
     scalars_to_config,
     to_records,
 )
@@ -194,6 +197,7 @@ class FlowerTransport:
 
         def read(_client: ClientId, content: RecordDict) -> RecordDict:
             read_num_samples(content, self.settings.weighted_by_key)
+            check_metrics(content)
             return content
 
         contents, rejected = self._read_replies(self._evaluate_messages, replies, read)
@@ -226,11 +230,12 @@ class FlowerTransport:
         key = self.settings.weighted_by_key
         num_samples = read_num_samples(content, key)
         message = read_client_reply(content, self.layout, plan.messages[client])
-        scalars = {name: value for name, value in message.scalars.items() if name != key}
+        unused = (key, SECONDS_KEY)
+        scalars = {name: value for name, value in message.scalars.items() if name not in unused}
         if self.settings.train_metrics_aggr_fn is None:
             content = RecordDict({**content.metric_records, **content.config_records})
         self.replies[client] = content
-        seconds = scalars.get("train-seconds")
+        seconds = read_seconds(message.scalars, self.timeout)
         return ClientUpdate(client, num_samples, replace(message, scalars=scalars), seconds=seconds)
 
     def _make_config(

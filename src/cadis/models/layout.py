@@ -84,7 +84,7 @@ class Layout:
         if layout.head is not None and not layout.head_slices:
             raise CadisError("The model's classifier layer is frozen; it must be trainable.")
         frozen = {p.data_ptr() for p in module.parameters() if not p.requires_grad and p.numel()}
-        slices = _compute_slices(layout.shapes, layout.buffers).items()
+        slices = layout.buffer_slices.items()
         frozen_slices = (part for name, part in slices if tensors[name].data_ptr() in frozen)
         return replace(layout, frozen=tuple(frozen_slices))
 
@@ -135,6 +135,11 @@ class Layout:
     def num_outputs(self) -> int:
         """The number of outputs of the classifier layer; 0 if there is none."""
         return self.shapes[self.head.parts[0]][0] if self.head else 0
+
+    @property
+    def buffer_slices(self) -> dict[str, slice]:
+        """The slice of each buffer in the vector of buffers."""
+        return _compute_slices(self.shapes, self.buffers)
 
     def pack(self, tensors: Mapping[str, Tensor]) -> ModelState:
         """Copy the tensors of a ``state_dict``, which must match the layout, to flat vectors."""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from math import isfinite
 from operator import add
 
 from cadis.algorithm import Aggregation
@@ -24,6 +23,7 @@ from cadis.server.records import (
     to_json_array,
 )
 from cadis.server.transport import TestResult
+from cadis.server.validation import MAX_SCALAR
 from cadis.training import Evaluation
 from cadis.types import ClientId, ClientUpdate
 
@@ -66,6 +66,7 @@ class RoundOutcome:
         aggregation: result of the method; None if there were too few valid updates.
         state: state after the round; None if there were too few valid updates.
         seconds: time of validation, aggregation and server optimizer.
+        has_diverged: whether there is no state because training diverged for most participants.
     """
 
     updates: Sequence[UpdateSummary]
@@ -74,6 +75,7 @@ class RoundOutcome:
     aggregation: Aggregation | None = None
     state: RunState | None = None
     seconds: float = 0.0
+    has_diverged: bool = False
 
 
 def make_record(
@@ -187,5 +189,5 @@ def _compute_metrics(
 
 
 def _finite_or_none(value: float | None) -> float | None:
-    """Return None for NaN and infinite values, which JSON does not have."""
-    return value if value is not None and isfinite(value) else None
+    """Return None for NaN, infinite and absurd values, which a mean in a report cannot have."""
+    return value if value is not None and abs(value) <= MAX_SCALAR else None

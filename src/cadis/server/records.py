@@ -265,6 +265,9 @@ class RunState:
         members: clients of a deployment.
         clock: simulated time.
         averages: moving average over rounds of each model, if the server optimizer asks for it.
+        fallback: state to return to if this state makes the training of most clients diverge; None
+            if the updates of the last round had usual sizes.
+        suspects: clients whose updates of the last round are left out then.
     """
 
     round: int
@@ -276,6 +279,8 @@ class RunState:
     members: tuple[Member, ...] = ()
     clock: float = 0.0
     averages: Mapping[str, ModelState] = field(default_factory=dict)
+    fallback: "RunState | None" = None
+    suspects: tuple[ClientId, ...] = ()
 
     __repr__ = short_repr
 

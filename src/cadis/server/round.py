@@ -6,7 +6,7 @@ The engine and the Flower strategy run :class:`Server`, each with its own
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cadis.algorithm import (
@@ -19,21 +19,23 @@ from cadis.algorithm import (
 )
 from cadis.algorithm.samplers import SamplerFeedback, SamplerRound
 from cadis.algorithm.transforms import apply_transforms
+from cadis.algorithm.weight_limits import limit_counts
 from cadis.errors import RunError
 from cadis.rng import derive_generator, derive_seed
 from cadis.server import part_calls
+from cadis.server.exclusion import (
+    aggregate_without_culprits,
+    has_finite_vectors,
+    make_rejection,
+)
 from cadis.server.outcome import RoundOutcome, UpdateSummary, make_record
 from cadis.server.part_calls import catch_part_errors
 from cadis.server.records import Rejection, RoundResult, RunState, Seconds
+from cadis.server.recovery import exclude_clients, has_diverged, return_to_fallback
 from cadis.server.shared_storage import copy_aggregation, copy_if_shared
 from cadis.server.transport import AvailableClients, RoundPlan, Transport
-from cadis.server.validation import (
-    NOT_FINITE,
-    DivergedError,
-    find_defect,
-    limit_counts,
-    split_valid,
-)
+from cadis.server.update_limits import SizeCheck, check_sizes
+from cadis.server.validation import NOT_FINITE, DivergedError, find_defect, split_valid
 from cadis.types import ClientId, ClientUpdate, Message, ModelState, TensorState
 
 _NEWEST_AT_FIRST = 6
@@ -50,8 +52,10 @@ class Server:
         seed: seed of all random numbers.
         true_clusters: true cluster of each client, if known.
         num_outputs: number of outputs of the classifier layer; 0 without such a layer.
-        count_limit: maximum number of samples that a client may report, as a multiple of the median
-            over the participants; None for no limit, if the server counted the samples itself.
+        count_limit: largest share of the samples of a round that a client gets by the number that
+            it reports, as a multiple of an equal share; None for no limit, if the server counted
+            the samples itself.
+        buffers: slice of each floating-point buffer in ``ModelState.buffers``, by name.
         min_updates: number of valid updates that a round needs.
         attempts: number of times that a round is attempted before the run fails.
         on_outcome: function that is called after every attempt, successful or not.
@@ -65,6 +69,7 @@ class Server:
     true_clusters: Mapping[ClientId, int] | None = None
     num_outputs: int = 0
     count_limit: float | None = None
+    buffers: Mapping[str, slice] = field(default_factory=dict)
     min_updates: int = 1
     attempts: int = 1
     on_outcome: Callable[[RoundOutcome], None] = lambda _: None
@@ -92,9 +97,13 @@ class Server:
 
     def _run_round(self, round_number: int, state: RunState, transport: Transport) -> RoundResult:
         """Attempt a round until it has enough valid updates, then test the new global models."""
-        started = time.perf_counter()
+        started, excluded = time.perf_counter(), list[Rejection]()
         for attempt in range(self.attempts):
-            outcome, train_seconds = self._attempt(round_number, state, transport, attempt)
+            options = round_number, transport, attempt
+            outcome, train_seconds = self._attempt(state, excluded, *options)
+            if outcome.has_diverged and state.fallback is not None:
+                state, excluded = return_to_fallback(state)
+                outcome, train_seconds = self._attempt(state, excluded, *options)
             if outcome.state is not None:
                 break
         else:
@@ -116,13 +125,18 @@ class Server:
         return RoundResult(record, evaluation, outcome.state)
 
     def _attempt(
-        self, round_number: int, state: RunState, transport: Transport, attempt: int
+        self,
+        state: RunState,
+        excluded: Sequence[Rejection],
+        round_number: int,
+        transport: Transport,
+        attempt: int,
     ) -> tuple[RoundOutcome, float]:
         """Attempt a round; return the outcome and the training time in seconds.
 
         This is a separate function so that messages and updates are freed before the test.
         """
-        plan = self.plan(round_number, state, transport, attempt)
+        plan = self.plan(round_number, state, transport, attempt, excluded)
         started = time.perf_counter()
         updates, failed = transport.train(plan)
         client_seconds = [update.seconds for update in updates if update.seconds is not None]
@@ -141,7 +155,12 @@ class Server:
         return part_calls.get_model_name(self.algorithm.method, client, state)
 
     def plan(
-        self, round_number: int, state: RunState, transport: Transport, attempt: int = 0
+        self,
+        round_number: int,
+        state: RunState,
+        transport: Transport,
+        attempt: int = 0,
+        excluded: Sequence[Rejection] = (),
     ) -> RoundPlan:
         """Choose the participants of a round and make the message to each.
 
@@ -150,8 +169,9 @@ class Server:
             state: state before the round.
             transport: connection to the clients.
             attempt: index of the attempt, from 0; each attempt draws other participants.
+            excluded: clients that must not take part, and the reasons.
         """
-        available = transport.available_clients()
+        available = exclude_clients(transport.available_clients(), excluded)
         sampler, method = self.algorithm.sampler, self.algorithm.method
         server_round = self._make_server_round(round_number, available)
         eligible = part_calls.get_eligible_clients(method, server_round, state.server)
@@ -189,25 +209,57 @@ class Server:
             transport: connection to the clients.
         """
         started = time.perf_counter()
-        accepted, invalid = split_valid(received, self.algorithm.method, plan.state.server)
-        updates, excessive_counts = self._prepare_updates(plan, accepted)
+        valid, invalid = split_valid(received, self.algorithm.method, plan.state.server)
+        checked = check_sizes(valid, plan.state.server, self.buffers)
+        updates, excessive_counts = self._prepare_updates(plan, checked.accepted)
         summaries = [UpdateSummary.from_update(update) for update in updates]
-        rejected = [*plan.available.rejected, *failed, *invalid]
+        rejected = [*plan.available.rejected, *failed, *invalid, *checked.rejected]
         outcome = RoundOutcome(summaries, rejected, excessive_counts)
-        if len(updates) >= self.min_updates:
-            aggregation = self._aggregate(plan, updates)
-            state = transport.update_state(self._next_state(plan, updates, aggregation), accepted)
-            seconds = time.perf_counter() - started
-            outcome = replace(outcome, aggregation=aggregation, state=state, seconds=seconds)
+        if has_diverged(len(updates), rejected, can_return=plan.state.fallback is not None):
+            outcome = replace(outcome, has_diverged=True)
+        elif len(updates) >= self.min_updates:
+            outcome = self._aggregate_updates(plan, outcome, updates, checked)
+            accepted = {update.client_id for update in outcome.updates}
+            kept = [update for update in checked.accepted if update.client_id in accepted]
+            assert outcome.state is not None
+            state = transport.update_state(outcome.state, kept)
+            outcome = replace(outcome, state=state, seconds=time.perf_counter() - started)
         self.on_outcome(outcome)
         return outcome
 
-    def _aggregate(self, plan: RoundPlan, updates: Sequence[ClientUpdate]) -> Aggregation:
-        """Return the method's aggregation of valid updates."""
+    def _aggregate_updates(
+        self,
+        plan: RoundPlan,
+        outcome: RoundOutcome,
+        updates: Sequence[ClientUpdate],
+        checked: SizeCheck,
+    ) -> RoundOutcome:
+        """Aggregate valid updates, without those that make the aggregation fail."""
+        (aggregation, state), excluded, error = aggregate_without_culprits(
+            partial(self._aggregate, plan), updates, checked.lengths, self.min_updates
+        )
+        culprits = [updates[index].client_id for index in excluded]
+        suspects = tuple(client for client in checked.suspects if client not in culprits)
+        if suspects:
+            before = replace(plan.state, fallback=None, suspects=())
+            state = replace(state, fallback=before, suspects=suspects)
+        return replace(
+            outcome,
+            updates=[update for update in outcome.updates if update.client_id not in culprits],
+            rejected=[*outcome.rejected, *(make_rejection(client, error) for client in culprits)],
+            aggregation=aggregation,
+            state=state,
+        )
+
+    def _aggregate(
+        self, plan: RoundPlan, updates: Sequence[ClientUpdate]
+    ) -> tuple[Aggregation, RunState]:
+        """Return the method's aggregation of valid updates, and the state after the round."""
         server_round = self._make_server_round(plan.number, plan.available)
         method = self.algorithm.method
         aggregation = part_calls.aggregate(method, server_round, updates, plan.state.server)
-        return copy_aggregation(aggregation, updates)
+        aggregation = copy_aggregation(aggregation, updates)
+        return aggregation, self._next_state(plan, updates, aggregation)
 
     def _next_state(
         self, plan: RoundPlan, updates: Sequence[ClientUpdate], aggregation: Aggregation
@@ -227,7 +279,7 @@ class Server:
             participants=list(plan.messages),
         )
         sampler_state = part_calls.update_sampler(self.algorithm.sampler, feedback, state.sampler)
-        return replace(
+        new_state = replace(
             state,
             round=plan.number,
             server=ServerState(models, aggregation.tensors),
@@ -235,7 +287,12 @@ class Server:
             server_optimizer=optimizer_states,
             clock=self._compute_clock(plan, aggregation),
             averages=self._average_models(plan, models),
+            fallback=None,
+            suspects=(),
         )
+        if not has_finite_vectors(new_state):
+            raise DivergedError(plan.number, "the state of the server", state)
+        return new_state
 
     def _average_models(
         self, plan: RoundPlan, models: Mapping[str, ModelState]
@@ -337,10 +394,13 @@ class Server:
         self, round_number: int, outcome: RoundOutcome, state: RunState
     ) -> RunError:
         """Return the error for a round with too few valid updates."""
-        if outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):
-            return DivergedError(round_number, "every client's model", state)
+        has_few = len(outcome.updates) < 2
+        if has_few and outcome.rejected and all(r.reason == NOT_FINITE for r in outcome.rejected):
+            only = [f" except that of client {update.client_id}" for update in outcome.updates]
+            return DivergedError(round_number, f"every client's model{''.join(only)}", state)
         reasons = "; ".join(f"{r.client}: {r.reason}" for r in outcome.rejected)
+        required = max(self.min_updates, 1 + outcome.has_diverged)
         return RunError(
             f"Round {round_number} failed (attempts: {self.attempts}). Valid updates in the last "
-            f"attempt: {len(outcome.updates)}; required: {self.min_updates} ({reasons})."
+            f"attempt: {len(outcome.updates)}; required: {required} ({reasons})."
         )

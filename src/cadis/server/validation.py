@@ -6,16 +6,22 @@ The server rejects invalid updates, in a simulation and on Flower.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from statistics import median_low
 
 from cadis._io import all_finite
 from cadis.algorithm import BaseMethod, ServerState
+from cadis.algorithm.validation import format_value
 from cadis.errors import RunError
 from cadis.server.records import Rejection, RunState
 from cadis.types import ClientUpdate, Message
 
 NOT_FINITE = "its model has NaN or infinite values"
 """Reason for the rejection of an update whose model diverged."""
+
+MAX_SAMPLES = 2**53
+"""Largest number of samples of a client; larger integers are not exact as floats."""
+
+MAX_SCALAR = 1e30
+"""Largest absolute value of a scalar; sums and squares of such values are finite."""
 
 
 class DivergedError(RunError):
@@ -44,8 +50,8 @@ class DivergedError(RunError):
 def find_defect(update: ClientUpdate, method: BaseMethod, state: ServerState) -> str | None:
     """Return the reason why an update is invalid; None if it is valid."""
     message = update.message
-    if update.num_samples < 1:
-        return f"it reports {update.num_samples} samples"
+    if not is_count(update.num_samples):
+        return f"it reports {format_value(update.num_samples)} samples"
     if not message.models:
         return "it sent no model"
     for name, model in message.models.items():
@@ -53,7 +59,16 @@ def find_defect(update: ClientUpdate, method: BaseMethod, state: ServerState) ->
             return f"it sent a model '{name}', which does not exist on the server"
         if model.shapes() != state.models[name].shapes():
             return "its model does not have the size of the global model"
-    return _find_missing(message, method) or _find_not_finite(message)
+    return (
+        _find_missing(message, method)
+        or _find_not_finite(message)
+        or _find_wrong_scalar(message, method)
+    )
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number of samples, from 1 to 2^53."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SAMPLES
 
 
 def split_valid(
@@ -81,23 +96,6 @@ def split_valid(
     return valid, rejected
 
 
-def limit_counts(counts: Sequence[int], limit: float | None) -> list[int]:
-    """Limit numbers of samples to ``limit`` times their median.
-
-    If the number of counts is even, the median is here the lower one of the two in the middle. For
-    example, two clients report 10 and 1000 samples, and the limit is 10. The median is 10, so 1000
-    is reduced to 100. The mean of both, 505, would allow 5050 samples.
-
-    Args:
-        counts: number of samples that each client reported.
-        limit: multiple of the median; None for no limit.
-    """
-    if limit is None or not counts:
-        return list(counts)
-    max_count = limit * median_low(counts)
-    return [count if count <= max_count else int(max_count) for count in counts]
-
-
 def _find_missing(message: Message, method: BaseMethod) -> str | None:
     """Return a reason that names the first value that the method needs and the client did not send.
 
@@ -120,12 +118,26 @@ def _find_not_finite(message: Message) -> str | None:
     for name, tensor in message.tensors.items():
         if not all_finite(tensor):
             return f"its {name} has NaN or infinite values"
+    return None
+
+
+def _find_wrong_scalar(message: Message, method: BaseMethod) -> str | None:
+    """Return a reason that names the first scalar outside its range; None if all are valid.
+
+    The training loss may be NaN or infinite, unless the method has a range for it.
+    """
     scalars: Mapping[str, object] = message.scalars  # user code may send any type
     for name, value in scalars.items():
-        if not isinstance(value, int | float):
+        if not isinstance(value, int | float) or isinstance(value, bool):
             return f"its {name} is not a number"
-        if not isfinite(value) and name != "train_loss":
+        if name == "train_loss" and name not in method.scalar_ranges and isinstance(value, float):
+            continue
+        if isinstance(value, float) and not isfinite(value):
             return f"its {name} is NaN or infinite"
+        lowest, highest = method.scalar_ranges.get(name, (-MAX_SCALAR, MAX_SCALAR))
+        if not lowest <= value <= highest:
+            number = format_value(value)
+            return f"its {name} is {number}, but must be from {lowest:g} to {highest:g}"
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -33,11 +34,13 @@ from cadis.store.storage import (
     sync_folder,
     to_json,
 )
-from cadis.types import ModelState, StoredFile, TensorState
+from cadis.types import ModelState, StoredFile, TensorState, ids_from_tensor, ids_to_tensor
 
 _MANIFEST = re.compile(r"round-(0|[1-9][0-9]*)\.json")
 _DELETABLE = re.compile(r"round-.*\.(json|safetensors)|client-.*\.safetensors")
 """Names of the files that are deleted when no manifest lists them."""
+_FALLBACK = "fallback/"
+"""Prefix of the names of the tensors of ``RunState.fallback``."""
 _ORDER = "order"
 """Metadata key under which a file stores the order of its tensors."""
 
@@ -221,10 +224,25 @@ def _iter_tensors(state: RunState) -> Iterator[tuple[str, Tensor]]:
     for part, tensors in parts.items():
         for key, tensor in tensors.items():
             yield f"{part}/{key}", tensor
+    if state.fallback is not None:
+        yield f"{_FALLBACK}round", torch.tensor(state.fallback.round)
+        yield f"{_FALLBACK}suspects", ids_to_tensor(state.suspects)
+        for name, tensor in _iter_tensors(state.fallback):
+            yield f"{_FALLBACK}{name}", tensor
 
 
 def _make_state(tensors: Mapping[str, Tensor], round_number: int, file: Path) -> RunState:
     """Build the state after a round from tensors with the names of :func:`_iter_tensors`."""
+    length = len(_FALLBACK)
+    earlier = {name[length:]: t for name, t in tensors.items() if name.startswith(_FALLBACK)}
+    if earlier:
+        newest = {name: t for name, t in tensors.items() if not name.startswith(_FALLBACK)}
+        number, suspects = earlier.pop("round"), earlier.pop("suspects")
+        return replace(
+            _make_state(newest, round_number, file),
+            fallback=_make_state(earlier, int(number), file),
+            suspects=ids_from_tensor(suspects),
+        )
     parts: dict[str, dict[str, Tensor]] = {"method": {}, "sampler": {}}
     nested: dict[str, dict[str, dict[str, Tensor]]] = {
         "models": {},

@@ -20,6 +20,7 @@ from cadis.algorithm.about import About, Paper
 from cadis.algorithm.aggregation import average_models, compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import ClientWeights, ServerRound, ServerState
+from cadis.algorithm.weight_limits import limit_weights
 from cadis.types import ClientId, ClientUpdate, ids_from_tensor, ids_to_tensor
 
 
@@ -35,7 +36,8 @@ class FedAdp(BaseMethod):
     the rounds in which the client took part.
 
     Departure from the paper: if the client's update or the mean update is zero, the angle is
-    undefined. Here it is then a right angle.
+    undefined. Here it is then a right angle. No weight is larger than four times an equal share
+    (``largest_share``), because a long update has a small angle to the mean that it dominates.
 
     Attributes:
         alpha: how strongly the angle between a client's update and the mean update affects the
@@ -55,6 +57,7 @@ class FedAdp(BaseMethod):
         ),
         server_state="two numbers per client",
     )
+    largest_share: ClassVar[float] = 4.0
     alpha: Annotated[float, Gt(0)] = 5.0
 
     def weigh(
@@ -79,7 +82,8 @@ class FedAdp(BaseMethod):
             "angles": torch.tensor([mean for mean, _ in means.values()], dtype=torch.float64),
             "times": torch.tensor([count for _, count in means.values()]),
         }
-        return ClientWeights(torch.softmax(shares.log() + contribution, dim=0), tensors)
+        weights = torch.softmax(shares.log() + contribution, dim=0)
+        return ClientWeights(limit_weights(weights, shares, self.largest_share), tensors)
 
     def compute_contribution(self, angles: Tensor) -> Tensor:
         """Return the Gompertz function f(theta): near alpha for small, near 0 for large angles."""

@@ -7,6 +7,7 @@ Chai et al., SC 2021, https://arxiv.org/abs/2010.05958
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Annotated, ClassVar
 
 import torch
@@ -57,6 +58,7 @@ class FedAT(BaseMethod):
     """
 
     name: ClassVar[str] = "fedat"
+    largest_share: ClassVar[float] = inf  # a client may be alone in its tier
     needs_clock: ClassVar[bool] = True
     about: ClassVar[About] = About(
         topic="time",

@@ -6,7 +6,7 @@ influence.
 Zeng et al., ICPP 2021, https://openreview.net/forum?id=b3rEWJMGe1t
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -24,11 +24,15 @@ from cadis.algorithm.method import (
 )
 from cadis.types import ClientUpdate, ModelState
 
+LOSS_RANGE = (0.0, 1e30)
+"""Range of a loss that clients report; sums and single precision do not overflow."""
+
 
 class ReceivedLossMethod(BaseMethod):
     """Base class of methods whose clients send the loss of the received model on their data."""
 
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss",)
+    scalar_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"received_loss": LOSS_RANGE}
 
     @property
     def needs_model_outputs(self) -> bool:
@@ -54,7 +58,9 @@ class FedCav(ReceivedLossMethod):
 
     Departure from the paper: detection is optional, and off by default as in the authors' code. The
     round after an abnormal round is never abnormal. Otherwise the same model could be sent forever,
-    if the next participants also have larger losses with the old model.
+    if the next participants also have larger losses with the old model. No weight is larger than
+    twice an equal share (``largest_share``): although losses are clipped at their mean, a client
+    that reports a huge loss raises the mean, and would get a weight near 1.
 
     Attributes:
         detection: "majority" returns to the previous global model if the losses of most

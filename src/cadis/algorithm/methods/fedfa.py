@@ -6,7 +6,7 @@ Huang et al., arXiv 2020, https://arxiv.org/abs/2012.10069
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -38,7 +38,9 @@ class FedFA(BaseMethod):
     sum 1. The weight of client i is ``alpha * A_i + beta * F_i``, again normalized to sum 1.
 
     Departure from the paper: momentum is left out; choose it as a local or server optimizer. An
-    accuracy of 0 counts as half a correct sample, because the logarithm of 0 is infinite.
+    accuracy of 0 counts as half a correct sample, because the logarithm of 0 is infinite. No weight
+    is larger than four times an equal share (``largest_share``); the weight of a client with an
+    accuracy near 0 is often more than twice an equal share, which is the point of the method.
 
     Attributes:
         alpha: factor of the accuracy term in a client's aggregation weight. This term is large if
@@ -49,6 +51,7 @@ class FedFA(BaseMethod):
 
     name: ClassVar[str] = "fedfa"
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_accuracy",)
+    scalar_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"received_accuracy": (0.0, 1.0)}
     about: ClassVar[About] = About(
         topic="aggregation weights",
         paper=Paper(
@@ -61,6 +64,7 @@ class FedFA(BaseMethod):
         sends="the received model's accuracy on the client's data",
         server_state="one count per client",
     )
+    largest_share: ClassVar[float] = 4.0
     alpha: Annotated[float, Ge(0)] = 1.0
     beta: Annotated[float, Ge(0)] = 0.0
 

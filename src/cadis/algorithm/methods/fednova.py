@@ -6,7 +6,7 @@ then converges to the optimum of a different objective.
 Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -18,7 +18,11 @@ from cadis.algorithm.about import About, Paper
 from cadis.algorithm.aggregation import average_updates, compute_sample_weights
 from cadis.algorithm.base_method import BaseMethod
 from cadis.algorithm.method import Aggregation, ClientOutput, LocalResult, ServerRound, ServerState
+from cadis.algorithm.weight_limits import limit_weights
 from cadis.types import ClientUpdate, Message, TensorState
+
+_SHARE_OF_TWO = 2.85
+"""``largest_share`` for two clients, which is 95%: one may have ten times as many steps."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,17 @@ class FedNova(BaseMethod):
     steps, the norm of the vector a_i in the paper. For plain SGD it is the number of steps. With
     momentum or weight decay, it is the number of plain SGD steps that would move as far along a
     constant gradient. If tau_i is the same for all clients, the result equals FedAvg.
+
+    Departure from the paper: no client has more than twice an equal share (``largest_share``) of
+    ``sum_i p_i / tau_i``, or of ``sum_i p_i * tau_i``, unless its share of the samples, or of their
+    squares, is larger. So a client that reports a wrong number of steps gets no large weight, and
+    does not scale the step of the round. If numbers of steps are proportional to numbers of
+    samples, these limits change nothing. With two clients, the limit is 95%.
     """
 
     name: ClassVar[str] = "fednova"
     needs_scalars: ClassVar[tuple[str, ...]] = ("effective_steps",)
+    scalar_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"effective_steps": (0.0, 1e9)}
     about: ClassVar[About] = About(
         topic="drift correction",
         paper=Paper(
@@ -67,9 +78,10 @@ class FedNova(BaseMethod):
         shares = compute_sample_weights([update.num_samples for update in updates])
         values = [update.scalars["effective_steps"] for update in updates]
         steps = torch.tensor(values, dtype=torch.float64).clamp(min=1e-3)  # not 0
-        per_step = shares / steps
-        scale = float((shares * steps).sum() * per_step.sum())  # tau * sum_i p_i / tau_i
-        models, weights = average_updates(updates, per_step / per_step.sum())
+        weights, per_step = self._limit_terms(shares / steps, shares)
+        _, mean_steps = self._limit_terms(shares * steps, shares.square() / shares.square().sum())
+        scale = mean_steps * per_step  # tau * sum_i p_i / tau_i
+        models, weights = average_updates(updates, weights)
 
         def rescale(global_parameters: Tensor, mean: Tensor) -> tuple[Tensor, ...]:
             start = global_parameters.double()
@@ -79,3 +91,12 @@ class FedNova(BaseMethod):
             (parameters,) = map_chunks(rescale, state.models[name].parameters, mean.parameters)
             models[name] = replace(mean, parameters=parameters)
         return Aggregation(models, state.tensors, weights)
+
+    def _limit_terms(self, terms: Tensor, shares: Tensor) -> tuple[Tensor, float]:
+        """Limit the terms of a sum; return the share of each term, (k,), and the sum."""
+        before = terms / terms.sum()
+        largest = self.largest_share if len(terms) > 2 else _SHARE_OF_TWO
+        after = limit_weights(before, shares, largest)
+        if after is before:
+            return before, float(terms.sum())
+        return after, float((terms / after).min())

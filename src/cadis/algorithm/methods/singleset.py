@@ -1,6 +1,7 @@
 """SingleSet: centralized training on the pooled data of all clients."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from cadis.algorithm.about import About
@@ -19,6 +20,7 @@ class SingleSet(BaseMethod):
 
     name: ClassVar[str] = "singleset"
     pools_clients: ClassVar[bool] = True
+    largest_share: ClassVar[float] = inf
     about: ClassVar[About] = About(
         topic="reference", flower="no: it needs the data of all clients in one process"
     )

@@ -9,6 +9,7 @@ Nguyen et al., CCGrid 2023, https://arxiv.org/abs/2302.10413
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -120,6 +121,7 @@ class CADIS(BaseMethod):
 
     name: ClassVar[str] = "cadis"
     needs_head: ClassVar[bool] = True
+    largest_share: ClassVar[float] = inf  # a client that is unlike all others counts as a cluster
     default_parts: ClassVar[Mapping[str, str]] = {
         "sampler": "herding",
         "server_optimizer": "damped-momentum",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -68,6 +69,7 @@ class PerClientTable:
 class ClusteredMethod(BaseMethod):
     """Base class of methods that assign clients to clusters with one model each."""
 
+    largest_share: ClassVar[float] = inf  # a client may be alone in its cluster
     table: ClassVar[str] = "assigned"
     """Name of the table in the server state with the cluster of each client."""
 

@@ -8,6 +8,7 @@ Nguyen et al., ICPP 2022, https://arxiv.org/abs/2208.02442
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, ClassVar
 
 import torch
@@ -58,6 +59,10 @@ class FedDRL(ReceivedLossMethod):
     participants, the last entries of the state are zeros. If a round has more, the weights are
     n_i / N.
 
+    The agent may give a client more than twice an equal share (``largest_share``), because large
+    weights are its means to learn. What clients report does not change by how much: losses are
+    limited to the range from 0 to 10, and ``reach`` limits the weights.
+
     Attributes:
         reach: upper limit of mu_i, the number that the agent's actor (a neural network on the
             server) computes for client i. The weights are the softmax of mu_i plus random noise.
@@ -85,6 +90,7 @@ class FedDRL(ReceivedLossMethod):
         server_state="an agent and the losses of 1,000 rounds",
     )
     needs_scalars: ClassVar[tuple[str, ...]] = ("received_loss", "train_loss")
+    largest_share: ClassVar[float] = inf
     reach: Annotated[float, Gt(0)] = 2.0
     exploration: Annotated[float, Gt(0), Le(1)] = 0.5
     discount: Annotated[float, Ge(0), Lt(1)] = 0.9
