@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from cadis._io import check_output
 from cadis.analysis import PartitionSummary
 from cadis.cli.run import make_run_name, read_file_options, shorten_name
 from cadis.data.partition import write_partition
@@ -94,6 +95,7 @@ def _check_type(path: Path | None) -> None:
 
 def _create_figure_file(path: Path) -> Path:
     """Create the file of a figure; raise an error if it exists and is not a figure of cadis."""
+    check_output(path)
     if path.is_file() and path.stat().st_size and not is_cadis_figure(path):
         raise CadisError(
             f"{path} exists and is not a figure of cadis; choose another file with --figure."

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cadis._io import has_name, make_private_folder
 from cadis.algorithm import check_names
 from cadis.analysis import (
     Comparison,
@@ -110,7 +111,7 @@ def _draw(comparison: Comparison, folder: Path) -> None:
     for comparable in comparison.comparable_sets:
         keys, values = list(comparable.values), list(comparable.values.values())
         path = folder / "cells" / format_cell_name(keys, values)
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path, folder)
         write_report(comparable.results, path / "report.html", [path])
         write_results(Comparison(comparable.results), path)
         draw_figures(comparable.results, path / "figures")
@@ -127,7 +128,7 @@ def _check_page(page: Path, paths: Sequence[Path]) -> None:
         )
     has_report = any(map(is_report, folder.glob("*.html")))
     is_ours = RunFolder(folder).has_marker() or StudyFolder(folder).has_study() or has_report
-    existing = [path for path in (page, *(folder / n for n in RESULT_FILES)) if path.exists()]
+    existing = [path for path in (page, *(folder / n for n in RESULT_FILES)) if has_name(path)]
     if existing and not is_ours:
         raise CadisError(f"{existing[0]} exists already; choose another folder with --out.")
 

@@ -3,6 +3,7 @@
 :mod:`cadis.experiment` and :mod:`cadis.flower` write them; analyses and reports read them.
 """
 
+from cadis._io import replace_file, replace_text
 from cadis.store.checkpoint import Checkpoint, read_tensors, store_tensors
 from cadis.store.folder import RunFolder
 from cadis.store.history import HistoryWriter
@@ -40,7 +41,7 @@ from cadis.store.observations import (
     list_other_scalars,
 )
 from cadis.store.resuming import check_same_parts
-from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
+from cadis.store.storage import DamagedError, make_folder, read_file, sync_folder
 from cadis.store.study import (
     PaperResults,
     PlannedRun,

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from cadis._io import replace_file
 from cadis.algorithm import ServerState
 from cadis.server import STRICT, Member, RunState
 from cadis.store.history import HistoryPrefix
@@ -29,7 +30,6 @@ from cadis.store.storage import (
     parse_tensor_metadata,
     read_file,
     read_verified,
-    replace_file,
     sync_folder,
     to_json,
 )
@@ -115,7 +115,7 @@ class Checkpoint:
 
     def lock(self) -> Lock:
         """Create missing folders and lock the run."""
-        make_folder(self.client_folder)
+        make_folder(self.client_folder, self._folder.parent)
         return lock(self.lock_file, f"The run in {self._folder.parent}")
 
     def list_manifests(self) -> list[Path]:

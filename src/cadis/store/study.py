@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
-from cadis._io import Callbacks
+from cadis._io import Callbacks, check_output, has_name, replace_text
 from cadis.errors import CadisError
 from cadis.options import CHANGEABLE_OPTIONS
 from cadis.server import STRICT, OnRound, RoundRecord
@@ -19,9 +19,9 @@ from cadis.store.lock import lock
 from cadis.store.storage import (
     DamagedError,
     catch_write_errors,
+    make_folder,
     parse_json,
     read_file,
-    replace_text,
 )
 
 
@@ -140,16 +140,19 @@ class StudyFolder:
 
     def has_study(self) -> bool:
         """Return whether the folder has a study."""
-        return (self.path / "study.json").exists()
+        return has_name(self.path / "study.json")
 
     def get_run_folder(self, variant: Variant, seed: int) -> RunFolder:
         """Return the folder of one run."""
-        return RunFolder(self.path / variant.name / f"seed-{seed}")
+        folder = self.path / variant.name / f"seed-{seed}"
+        check_output(folder, folder.parent)
+        return RunFolder(folder)
 
     def write(self, study: Study) -> None:
         """Write ``study.json``."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        replace_text(self.path / "study.json", json.dumps(asdict(study), indent=1) + "\n")
+        make_folder(self.path, self.path)
+        text = json.dumps(asdict(study), indent=1) + "\n"
+        replace_text(self.path / "study.json", text, self.path)
 
     def read(self) -> Study:
         """Read ``study.json``."""
@@ -161,7 +164,7 @@ class StudyFolder:
         """Lock the folder until the end of the context; yield the result of :meth:`add`."""
         self._check_usable()
         with catch_write_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, self.path)
             study_lock = lock(self.lock_file, f"The study in {self.path}")
         with closing(study_lock):
             yield self.add(study)
@@ -217,7 +220,7 @@ class PlannedRun:
     def is_finished(self) -> bool:
         """Return whether all rounds are finished and all files can be read."""
         if (
-            not (self.folder.path / "summary.json").exists()
+            not has_name(self.folder.path / "summary.json")
             or len(self.read_history()) != self.rounds
         ):
             return False
