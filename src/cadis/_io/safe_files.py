@@ -117,7 +117,11 @@ def write_draft(path: Path, content: bytes, root: Path | None = None) -> Path:
 
 def replace_file(path: Path, content: bytes, root: Path | None = None) -> None:
     """Replace a file atomically. After a power loss it may still be the old file."""
-    write_draft(path, content, root).replace(path)
+    try:
+        write_draft(path, content, root).replace(path)
+    except OSError:  # such as a full disk
+        get_draft_path(path).unlink(missing_ok=True)
+        raise
 
 
 def replace_text(path: Path, text: str, root: Path | None = None) -> None:

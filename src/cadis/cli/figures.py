@@ -5,8 +5,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from cadis._io import check_output
 from cadis.analysis import PartitionSummary
 from cadis.cli.run import make_run_name, read_file_options, shorten_name
@@ -21,6 +19,7 @@ from cadis.experiment import (
     resolve,
 )
 from cadis.options import find_options_by_scope
+from cadis.report.console import SafeConsole
 from cadis.report.layer import draw_layer, make_layer_table
 from cadis.report.partition import draw_partition, make_cluster_table, make_partition_table
 from cadis.report.style import is_cadis_figure
@@ -34,7 +33,7 @@ def partition(
     preset: str | None = None, out: Path | None = None, figure: Path | None = None, **options: Any
 ) -> int:
     """Split a dataset among clients, show and draw the partition, and write it to ``out``."""
-    config, console = resolve(read_file_options(preset=preset), options), Console()
+    config, console = resolve(read_file_options(preset=preset), options), SafeConsole()
     if out is not None and (out.suffix != ".json" or out.stem.endswith(".clusters")):
         name = out.name.partition(".")[0]
         raise CadisError(f"The partition is a JSON file; name it {name}.json.")
@@ -63,7 +62,7 @@ def layer(preset: str | None = None, figure: Path | None = None, **options: Any)
     The options are those of a run, and ``classes``: names of classes, separated by commas.
     """
     overrides = {name: value for name, value in options.items() if name != "classes"}
-    config, console = resolve(read_file_options(preset=preset), overrides), Console()
+    config, console = resolve(read_file_options(preset=preset), overrides), SafeConsole()
     _check_type(figure)
     with show_loading(console) as callbacks:
         probe = observe_layer(config, options.get("classes", ""), callbacks)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cadis._io import has_name, make_private_folder
+from cadis._io import check_output, has_name, make_private_folder
 from cadis.algorithm import check_names
 from cadis.analysis import (
     Comparison,
@@ -19,6 +19,7 @@ from cadis.analysis import (
 )
 from cadis.cli.run import shorten_name
 from cadis.errors import CadisError
+from cadis.report.console import SafeConsole
 from cadis.report.exports import RESULT_FILES, write_results
 from cadis.report.figures import draw_figures
 from cadis.report.page.assembly import is_report, is_report_of_other_runs, write_report
@@ -29,7 +30,7 @@ from cadis.store import RunFolder, StudyFolder, format_cell_name
 
 def report(runs: Sequence[Path], out: Path | None = None, metric: str | None = None) -> int:
     """Show the results in these folders, ranked by the metric."""
-    console = Console()
+    console = SafeConsole()
     is_parent = len(runs) == 1 and runs[0].is_dir() and not is_result_folder(runs[0])
     page = _choose_page([runs[0] / "report"] if is_parent else runs, out)
     _check_page(page, runs)
@@ -83,7 +84,7 @@ def show_results(
 
 def watch(run: Path, port: int, open_browser: bool) -> int:
     """Serve the page until the run ends, or until Ctrl-C."""
-    console, watched = Console(), WatchedFolder(run)
+    console, watched = SafeConsole(), WatchedFolder(run)
     try:
         with serve_page(watched, port) as address:
             idle = "" if watched.is_running() else " No process is running it now."
@@ -120,6 +121,8 @@ def _draw(comparison: Comparison, folder: Path) -> None:
 def _check_page(page: Path, paths: Sequence[Path]) -> None:
     """Raise an error if the page would replace files of other programs or other runs."""
     folder = page.parent
+    for path in (page, *(folder / name for name in RESULT_FILES)):
+        check_output(path, folder)
     is_run_folder = folder.resolve() in [path.resolve() for path in paths]
     pages = folder.glob("*.html")
     if not is_run_folder and any(is_report_of_other_runs(old, paths) for old in pages):

@@ -6,7 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from cadis._io import Callbacks, is_file, is_folder, natural_key, to_printable
+from cadis._io import (
+    Callbacks,
+    from_csv_cell,
+    is_file,
+    is_folder,
+    natural_key,
+    open_regular,
+    to_printable,
+)
 from cadis.errors import CadisError
 
 if TYPE_CHECKING:
@@ -187,10 +195,10 @@ def _read_csv(path: Path) -> tuple[Sequence[str], _Rows]:
     ``pandas.read_csv`` is not used: it fills short rows, and does not return line numbers.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_regular(path, "r", encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=_find_delimiter(file.readline()), strict=True)
             file.seek(0)
-            stripped = ((reader.line_num, (*map(str.strip, cells),)) for cells in reader)
+            stripped = ((reader.line_num, (*map(_parse_cell, cells),)) for cells in reader)
             rows = [(line, cells) for line, cells in stripped if any(cells)]
     except UnicodeDecodeError:
         raise CadisError(f"{to_printable(path)} is not valid UTF-8; save it as UTF-8.") from None
@@ -201,6 +209,10 @@ def _read_csv(path: Path) -> tuple[Sequence[str], _Rows]:
     except OSError as error:
         raise CadisError(f"{to_printable(path)} cannot be read: {error.strerror}.") from None
     return rows[0][1] if rows else (), rows[1:]
+
+
+def _parse_cell(text: str) -> str:
+    return from_csv_cell(text.strip())
 
 
 def _find_delimiter(line: str) -> str:

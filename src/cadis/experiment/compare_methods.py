@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from torch import nn
 
 from cadis._io import NO_CALLBACKS, Callbacks
@@ -28,6 +27,7 @@ from cadis.experiment.presets import read_preset
 from cadis.experiment.run_federation import open_folder, should_show_progress, warn
 from cadis.experiment.study import ExecuteRun, RunFromOptions, plan_comparison, run_study
 from cadis.experiment.tracking import check_tracker, combine_callbacks
+from cadis.report.console import SafeConsole
 from cadis.report.formats import TextTable, to_markdown, to_rich
 from cadis.report.study_display import show_study_progress
 from cadis.report.tables import make_tables
@@ -81,7 +81,7 @@ class ComparisonResult:
 
     def __repr__(self) -> str:
         """Return the verdict and the main table."""
-        console = Console(file=StringIO(), width=100)
+        console = SafeConsole(file=StringIO(), width=100)
         with console.capture() as output:
             console.print(to_rich(self.tables[0]))
         lines = [line.rstrip() for line in output.get().splitlines()]
@@ -217,7 +217,7 @@ def _run(
         execute_run(run, combine_callbacks(show_round, on_round), callbacks)
 
     runs = list(list_planned_runs(folder, study))
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     is_visible = should_show_progress(progress, console)
     with show_study_progress(console, runs) if is_visible else nullcontext(_Silent()) as callbacks:
         failures = run_study(folder, study, callbacks, execute, track)

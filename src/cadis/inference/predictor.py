@@ -10,7 +10,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cadis._io import Callbacks, expand_home, is_file, is_user_code, load_user_code, to_printable
+from cadis._io import (
+    Callbacks,
+    escape_controls,
+    expand_home,
+    is_file,
+    is_user_code,
+    load_user_code,
+    to_printable,
+)
 from cadis.algorithm.tasks import TASKS
 from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError
@@ -155,7 +163,7 @@ class Predictor(nn.Module):
         Returns:
             One prediction per input.
         """
-        callbacks = Callbacks(say=lambda sentence: warnings.warn(sentence, stacklevel=3))
+        callbacks = Callbacks(say=lambda text: warnings.warn(escape_controls(text), stacklevel=3))
         return list(self.iter_predictions(inputs, callbacks))
 
     def iter_predictions(

@@ -5,9 +5,9 @@ from dataclasses import astuple
 from itertools import product
 from pathlib import Path
 
-from cadis._io import format_csv, make_private_folder, replace_text
+from cadis._io import escape_controls, format_csv, make_private_folder, replace_text
 from cadis.analysis import ACCURACY, METRICS, Comparison, Metric, explain_verdict, write_verdict
-from cadis.report.formats import to_latex, to_markdown
+from cadis.report.formats import escape_html, to_latex, to_markdown
 from cadis.report.notes import write_notes
 from cadis.report.tables import make_tables
 
@@ -27,12 +27,14 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
     """
     tables, notes = make_tables(comparison), write_notes(comparison)
     verdict = " ".join([write_verdict(comparison), *explain_verdict(comparison)])
-    markdown = [verdict, "", *map(to_markdown, tables)]
+    markdown = [escape_html(verdict), "", *map(to_markdown, tables)]
     files = {
         "results.csv": make_results_csv(comparison),
         "runs.csv": make_runs_csv(comparison),
-        "results.md": "\n".join([*markdown, *(f"- {note}" for note in notes), ""]),
-        "results.tex": "\n".join([*(f"% {note}" for note in notes), "", *map(to_latex, tables)]),
+        "results.md": "\n".join([*markdown, *(f"- {escape_html(note)}" for note in notes), ""]),
+        "results.tex": "\n".join(
+            [*(f"% {escape_controls(note)}" for note in notes), "", *map(to_latex, tables)]
+        ),
     }
     make_private_folder(folder)
     for name, text in files.items():

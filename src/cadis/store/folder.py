@@ -104,6 +104,11 @@ class RunFolder:
         manifest = self._read_manifest()
         return self.get_history_size() > 0 or (manifest is not None and manifest.round > 0)
 
+    def has_state(self) -> bool:
+        """Return whether the checkpoint has the state to resume from."""
+        manifest = self._read_manifest()
+        return manifest is not None and not manifest.lacks_state
+
     def has_summary(self) -> bool:
         """Return whether the run has finished, even if its summary is lost."""
         return has_name(self.path / "summary.json") or "summary.json" in self._read_digests()

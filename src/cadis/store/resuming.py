@@ -64,6 +64,11 @@ def restore(folder: RunFolder, start: RunState, say: Say) -> tuple[RunState, Man
 
 def _restore_round(folder: RunFolder, path: Path, start: RunState) -> tuple[RunState, Manifest]:
     manifest, history = folder.checkpoint.read(path), folder.history_path
+    if manifest.lacks_state:
+        raise CadisError(
+            f"The run in {folder.path} is finished, and with --no-profiles its state was not kept, "
+            "so it cannot be resumed; start a new run."
+        )
     content = read_file(history) if manifest.round else b""
     check_history(content, manifest.history, history)
     if len(parse_records(content[: manifest.history.size], history)) != manifest.round:

@@ -224,6 +224,8 @@ class PlannedRun:
             or len(self.read_history()) != self.rounds
         ):
             return False
+        if not self.variant.options.get("profiles", True) and self.folder.has_state():
+            return False  # the run was killed before it deleted the state
         try:
             self.folder.read_json("federation.json")
             self.folder.read_json("summary.json")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from platformdirs import user_cache_path
 
-from cadis._io import is_file
+from cadis._io import is_file, read_regular
 from cadis.data.preprocessing import ImagePreprocessing
 from cadis.data.published.catalogue import CATALOGUE
 from cadis.data.published.formats import FileFormat, PublishedDataset
@@ -113,7 +113,7 @@ def find_problems(files: DatasetFiles) -> Iterator[str]:
 def read_content(path: Path) -> bytes:
     """Return the content of a file, decompressed if it is gzipped."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CadisError(
