@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torture import damages, disks, fuzzing, kills, power
+from torture import damages, disks, fuzzing, kills, links, power
 from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial, Verdict
 
 OnOutcome: TypeAlias = Callable[[Outcome], None]
@@ -26,7 +26,10 @@ _FORK = multiprocessing.get_context("fork")
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
-    for attack in (kills.ATTACK, damages.ATTACK, fuzzing.ATTACK, disks.ATTACK, power.ATTACK)
+    for attack in (
+        *(kills.ATTACK, damages.ATTACK, links.ATTACK),
+        *(fuzzing.ATTACK, disks.ATTACK, power.ATTACK),
+    )
 }
 
 

@@ -17,7 +17,7 @@ _JOINERS = "\u200c\u200d"
 _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 """Characters that begin a formula, also in full width."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
-_FORMULA = re.compile(rf"\s*'*\s*{_SIGNS}|'*[\t\r]")
+_FORMULA = re.compile(rf"\s*'*\s*{_SIGNS}|'*\t")
 _AFTER_SEPARATOR = re.compile(rf"([;\t]\s*)(?='*{_SIGNS})")
 """A formula after a character at which some programs split lines instead of at commas."""
 _MARKED_AFTER_SEPARATOR = re.compile(rf"([;\t]\s*)'(?='*{_SIGNS})")
@@ -55,7 +55,7 @@ def to_csv_cell(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    text = escape_controls(value, keep="\t\r\n")
+    text = escape_controls(value, keep="\t\n")  # csv does not quote \r
     if _NUMBER.fullmatch(text):
         return text
     text = _AFTER_SEPARATOR.sub(r"\1'", text)

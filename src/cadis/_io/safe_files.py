@@ -16,9 +16,8 @@ from cadis.errors import CadisError
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Flags that Windows does not have."""
-_PRIVATE, _COMMON = 0o700, 0o777
-"""Modes of folders: for their owner only, and for everybody whom the umask allows."""
+_PRIVATE = 0o700
+"""Mode of a folder that only its owner can read."""
 _NOT_REGULAR = "it is not a regular file"
 
 
@@ -138,19 +137,18 @@ def sync_file(file: IO[bytes]) -> None:
 def make_private_folder(folder: Path, root: Path | None = None) -> list[Path]:
     """Create a folder and its missing parents; return those that were created, outermost first.
 
-    Only their owner can read the folders from ``root`` on, whatever the umask is. A folder that
-    exists already is not changed.
+    Only their owner can read the new folders, whatever the umask is. A folder that exists already
+    is not changed.
 
     Args:
         folder: the folder.
         root: as for :func:`check_output`.
     """
     check_output(folder, root)
-    private = _list_parts(folder, folder if root is None else root)
     missing = [path for path in (folder, *folder.parents) if not path.exists()][::-1]
     for path in missing:
         try:
-            path.mkdir(_PRIVATE if path in private else _COMMON)
+            path.mkdir(_PRIVATE)
         except FileExistsError:  # another process was faster, or it is a file
             if not path.is_dir():
                 raise

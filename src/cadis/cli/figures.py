@@ -88,6 +88,8 @@ def _make_default_path(
 
 
 def _check_type(path: Path | None) -> None:
+    if path is not None:
+        check_output(path)
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
         raise CadisError(f"The figure is a PNG, PDF or SVG file; name it {path.stem}.png.")
 

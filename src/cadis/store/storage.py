@@ -53,8 +53,7 @@ def sync_folder(folder: Path) -> None:
 def make_folder(folder: Path, root: Path) -> None:
     """Create a folder and its parents, and flush their names to the disk.
 
-    Folders from ``root`` on must not be links; those that are created can be read by their owner
-    only.
+    Folders from ``root`` on must not be links. Only their owner can read the new folders.
     """
     for path in make_private_folder(folder, root):
         sync_folder(path.parent)

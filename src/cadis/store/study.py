@@ -185,6 +185,7 @@ class StudyFolder:
 
     def _check_usable(self) -> None:
         """Raise an error if the folder has files that do not belong to a study."""
+        check_output(self.path)
         if self.has_study():
             self.read()  # study.json may be a file of another program
             return
