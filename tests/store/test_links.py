@@ -132,6 +132,16 @@ def test_study_does_not_write_through_links(name: str, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == before
 
 
+def test_out_inside_a_study_does_not_pass_a_link(run: Path, tmp_path: Path, home: Path) -> None:
+    study = write_study(tmp_path / "study", {"fedavg": 0.5}, seeds=1).path
+    (study / "more").symlink_to(home)
+    before = read_home(home)
+    out = study / "more" / "new"
+    assert "more is a link" in refuse("report", run, "--out", out)
+    assert "more is a link" in refuse("export", run, "--to", "state-dict", "--out", out)
+    assert read_home(home) == before
+
+
 @pytest.mark.parametrize("name", ["best.safetensors", "model.safetensors"])
 def test_dangling_link_is_reported_as_damage(name: str, run: Path, tmp_path: Path) -> None:
     replace_by_link(run / name, tmp_path / "gone")

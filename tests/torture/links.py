@@ -138,8 +138,9 @@ def _watch(_trial: Trial, folder: Path) -> Work:
 
 def _predict(trial: Trial, folder: Path) -> Work:
     run = folder / "cadis" / "seed-0" if folder.name == "study" else folder
-    options = ["--which", "best", "--overwrite", "--out", run / "predictions.csv"]
-    return make_command(["predict", run, trial.base / "pictures", *options])
+    options: list[str | Path] = ["--which", "best", "--overwrite", "--out"]
+    table = run / "predictions.csv"
+    return make_command(["predict", run, trial.base / "pictures", *options, table])
 
 
 def _predict_received(trial: Trial, folder: Path) -> Work:

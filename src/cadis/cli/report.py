@@ -25,7 +25,7 @@ from cadis.report.figures import draw_figures
 from cadis.report.page.assembly import is_report, is_report_of_other_runs, write_report
 from cadis.report.page.watching import WatchedFolder, serve_page, wait_for_end
 from cadis.report.terminal import print_line, print_tables, print_verdict
-from cadis.store import RunFolder, StudyFolder, format_cell_name
+from cadis.store import RunFolder, StudyFolder, check_user_output, format_cell_name
 
 
 def report(runs: Sequence[Path], out: Path | None = None, metric: str | None = None) -> int:
@@ -121,6 +121,7 @@ def _draw(comparison: Comparison, folder: Path) -> None:
 def _check_page(page: Path, paths: Sequence[Path]) -> None:
     """Raise an error if the page would replace files of other programs or other runs."""
     folder = page.parent
+    check_user_output(folder)
     for path in (page, *(folder / name for name in RESULT_FILES)):
         check_output(path, folder)
     is_run_folder = folder.resolve() in [path.resolve() for path in paths]

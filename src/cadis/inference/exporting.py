@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from cadis._io import (
-    check_output,
     format_csv,
     format_error,
     make_write_error,
@@ -32,6 +31,7 @@ from cadis._io import (
 from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError, RunError
 from cadis.inference.predictor import Prediction, Predictor
+from cadis.store import check_user_output
 
 _BATCH_SIZES = (1, 2, 17)
 """Batch sizes of the comparison, since the exported model must accept batches of any size."""
@@ -104,7 +104,7 @@ def check_output_path(path: Path, overwrite: bool) -> None:
     The folder of the file is created, since only this shows that it can be.
     """
     name = to_printable(path)
-    check_output(path)
+    check_user_output(path)
     try:
         if path.is_dir():
             raise CadisError(f"{name} is a folder; give the path of a file with --out.")

@@ -49,6 +49,7 @@ from cadis.store.study import (
     StudyCallbacks,
     StudyFolder,
     Variant,
+    check_user_output,
     format_cell_label,
     format_cell_name,
     list_planned_runs,

@@ -260,6 +260,16 @@ def list_planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]
             yield PlannedRun(variant, seed, folder.get_run_folder(variant, seed))
 
 
+def check_user_output(path: Path) -> None:
+    """Raise an error if a file or folder that a user names cannot be written without a link.
+
+    Links above it are the user's own, unless they are in the folder of a run or a study.
+    """
+    folders = (f for f in path.parents if RunFolder(f).has_marker() or StudyFolder(f).has_study())
+    *_, root = (path, *folders)  # the outermost
+    check_output(path, root)
+
+
 def format_cell_name(names: Sequence[str], values: Sequence[str]) -> str:
     """Return the name of a grid cell for folders, such as "lr=0.1_clients=50"."""
     text = "_".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
