@@ -18,6 +18,7 @@ from cadis.report.exports import write_results
 from cadis.report.page.assembly import write_report
 from cadis.report.partition import draw_partition, make_cluster_table
 from cadis.report.terminal import print_line, print_tables, show_run_progress
+from cli_support import call
 from fabricated import CLASSES, compare, compare_folders, read_csv, write_run
 from legibility import collect_figures
 
@@ -110,3 +111,11 @@ def test_csv_with_odd_methods_has_no_formulas(tmp_path: Path) -> None:
     for name in ("results.csv", "runs.csv"):
         rows = read_csv((tmp_path / "out" / name).read_text())
         assert {row["method"] for row in rows} == {"'=cmd()", "CADIS"}
+
+
+@pytest.mark.parametrize("arguments", [[ODD], ["predict", "a", "b", f"--{ODD}"], ["report", ODD]])
+def test_wrong_arguments_are_shown_with_escapes(arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert SHOWN[:8] in result.stderr
+    assert not set("\x1b\u202e") & set(result.output)

@@ -28,7 +28,7 @@ from cadis.experiment.run_federation import open_folder, should_show_progress, w
 from cadis.experiment.study import ExecuteRun, RunFromOptions, plan_comparison, run_study
 from cadis.experiment.tracking import check_tracker, combine_callbacks
 from cadis.report.console import SafeConsole
-from cadis.report.formats import TextTable, to_markdown, to_rich
+from cadis.report.formats import TextTable, escape_html, to_markdown, to_rich
 from cadis.report.study_display import show_study_progress
 from cadis.report.tables import make_tables
 from cadis.server import OnRound
@@ -77,7 +77,7 @@ class ComparisonResult:
 
     def to_markdown(self) -> str:
         """Return the verdict and all tables as Markdown."""
-        return "\n".join([self.verdict, "", *map(to_markdown, self.tables)])
+        return "\n".join([escape_html(self.verdict), "", *map(to_markdown, self.tables)])
 
     def __repr__(self) -> str:
         """Return the verdict and the main table."""
@@ -89,7 +89,7 @@ class ComparisonResult:
 
     def _repr_markdown_(self) -> str:
         """Return the verdict and the main table for a notebook."""
-        return f"{self.verdict}\n\n{to_markdown(self.tables[0])}"
+        return f"{escape_html(self.verdict)}\n\n{to_markdown(self.tables[0])}"
 
 
 def compare(

@@ -302,7 +302,7 @@ class RunFolder:
             if not is_ours or _DRAFT.fullmatch(name):
                 continue
             check_output(path)
-            if path.is_dir():
+            if path.is_dir() and path.suffix in _SUFFIXES:
                 raise DamagedError(f"{path} is a folder but must be a file; move the folder away.")
             if path in (self.history_path, self.checkpoint.lock_file):  # not replaced
                 check_single_name(path)
