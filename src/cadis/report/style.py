@@ -248,7 +248,8 @@ def is_cadis_figure(path: Path) -> bool:
 def add_title(drawing: Figure, text: str, size: float = 10) -> None:
     """Add a title above all axes; the figure grows by the height of the title."""
     num_chars = int((72 * drawing.get_figwidth() - 12) / (_CHAR_WIDTH * size))
-    wrapped = "\n".join(fill(line, num_chars) for line in text.split("\n"))
+    lines = escape_controls(text, keep="\n").split("\n")
+    wrapped = "\n".join(fill(line, num_chars) for line in lines)
     drawing.suptitle(wrapped, x=0.01, ha="left", size=size)
     _grow(drawing, size * _LINE_HEIGHT * (wrapped.count("\n") + 1))
 
@@ -261,7 +262,7 @@ def add_legend(drawing: Figure, handles: Mapping[str, Artist], caption: str = ""
     width = 72 * drawing.get_figwidth() - 12
     entry_width = _HANDLE_WIDTH + 8 * _CHAR_WIDTH * max(map(len, handles))
     columns = max(1, min(int(width / entry_width), len(handles)))
-    wrapped = fill(caption, int(width / (8 * _CHAR_WIDTH)))
+    wrapped = fill(escape_controls(caption), int(width / (8 * _CHAR_WIDTH)))
     drawing.legend(
         list(handles.values()),
         list(handles),
