@@ -26,7 +26,7 @@ def collect_figures() -> Iterator[dict[str, Figure]]:
     save: Callable[..., Any] = Figure.savefig
 
     def keep(self: Figure, path: Path, **options: Any) -> None:
-        found[Path(path).stem] = self
+        found[path.name.split(".")[1]] = self  # the draft of accuracy.png is .accuracy.png.draft
         save(self, path, **options)
 
     with patch.object(Figure, "savefig", keep):

@@ -206,6 +206,13 @@ class RunOptions(PartitionOptions):
         "federation",
         resumable=True,
     )
+    profiles: bool = option(
+        True,
+        "Keep what the method finds out about the classes of each client; with --no-profiles, the "
+        "files of the run have labels of clusters, but no class profiles and no similarities of "
+        "clients, and a finished run cannot be prolonged.",
+        "machine",
+    )
     stack: bool = option(
         True,
         "Train several clients together, as one batched computation in each worker process, if the "

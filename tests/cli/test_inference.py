@@ -118,3 +118,30 @@ def test_export_writes_next_to_the_model(run_folder: Path) -> None:
     assert "already exists" in refuse("export", run_folder, "--to", "torchscript")
     succeed("export", run_folder, "--to", "state-dict", "--which", "best")
     assert (run_folder / "best.pt").exists()
+
+
+def test_names_in_predictions_are_no_formulas(run_folder: Path, images: Path) -> None:
+    (images / "0").rename(images / "=cmd|x")
+    next(images.glob("7/*.png")).rename(images / "-1;=2\x1b[31m.png")
+    output = succeed("predict", run_folder, images)
+    assert "\x1b[31m" not in output
+    text = Path("predictions.csv").read_text()
+    assert "\x1b" not in text
+    names = [row["file"] for row in csv.DictReader(text.splitlines())]
+    assert any(name.startswith("'=cmd|x/") for name in names)
+    assert "'-1;'=2\\x1b[31m.png" in names
+
+
+def test_links_and_pipes_are_refused(run_folder: Path, images: Path) -> None:
+    Path("mine.csv").write_text("thesis")
+    Path("link.csv").symlink_to("mine.csv")
+    for command in (["predict", run_folder, images], ["export", run_folder, "--to", "state-dict"]):
+        error = refuse(*command, "--out", "link.csv", "--overwrite")
+        assert "link.csv is a link to mine.csv" in error
+    Path("other.csv").hardlink_to("mine.csv")
+    succeed("predict", run_folder, images, "--out", "other.csv", "--overwrite")
+    assert Path("mine.csv").read_text() == "thesis"
+    os.mkfifo("pipe.csv")
+    os.mkfifo("pipe.png")
+    for name in ("pipe.csv", "pipe.png", "/dev/zero"):
+        refuse("predict", run_folder, name)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cadis._io import Callbacks
+from cadis._io import Callbacks, format_csv
 from cadis.data import (
     CategoryColumn,
     Dataset,
@@ -20,6 +20,7 @@ from cadis.data import (
     digits,
     from_json,
     load,
+    read_table,
     to_json,
 )
 from cadis.errors import CadisError
@@ -351,3 +352,11 @@ def test_preprocessing_of_digits_gives_the_training_inputs() -> None:
     pixels = dataset.train.inputs[:5] * scaling.deviation[0] + scaling.mean[0]
     inputs = preprocessing(pixels * 255)
     assert torch.allclose(inputs, dataset.train.inputs[:5], atol=1e-5)
+
+
+def test_apostrophes_that_cadis_writes_before_formulas_are_removed(tmp_path: Path) -> None:
+    names = ["=A", "-b", "plain", "-1"]
+    path = tmp_path / "table.csv"
+    path.write_text(format_csv([["kind", "label"], *([name, "x"] for name in names)]))
+    assert "'=A" in path.read_text()
+    assert list(read_table(path)["kind"]) == names

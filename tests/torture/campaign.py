@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from torture import damages, disks, fuzzing, kills, power, replies, strangers
+from torture import damages, disks, fuzzing, kills, links, power, replies, strangers
 from torture.outcomes import NOTE, Attack, Finding, Outcome, Trial, Verdict
 
 OnOutcome: TypeAlias = Callable[[Outcome], None]
@@ -29,6 +29,7 @@ ATTACKS: dict[str, Attack] = {
     for attack in (
         kills.ATTACK,
         damages.ATTACK,
+        links.ATTACK,
         fuzzing.ATTACK,
         disks.ATTACK,
         power.ATTACK,

@@ -54,6 +54,7 @@ def main(grid: Grid, context: Context) -> None:
         head=settings.head or None,
         out=out,
         resume=run_config["resume"],
+        profiles=settings.profiles,
         notes={name.replace("-", "_"): run_config[name] for name in FIXED_OPTIONS}
         | {name: getattr(settings, name) for name in ("model", "partition", "client_test")},
         federation=description,

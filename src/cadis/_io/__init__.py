@@ -34,5 +34,20 @@ from cadis._io.files import (
     to_toml,
 )
 from cadis._io.memory import check_file_size, check_memory, take_at_most
+from cadis._io.outside_text import escape_controls, format_csv, from_csv_cell
+from cadis._io.safe_files import (
+    check_output,
+    check_single_name,
+    get_draft_path,
+    has_name,
+    make_private_folder,
+    open_for_append,
+    open_regular,
+    read_regular,
+    replace_file,
+    replace_text,
+    sync_file,
+    write_draft,
+)
 from cadis._io.text import natural_key, short_repr
 from cadis._io.user_code import format_error, is_user_code, load_user_code, locate_user_code

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import tomli_w
 
 from cadis._io.memory import check_file_size
+from cadis._io.safe_files import open_regular
 from cadis.errors import CadisError, RunError
 
 _JSON_FACTOR = 20
@@ -65,7 +66,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that must contain an object with at least one key."""
     check_file_size(path, _JSON_FACTOR)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read_text(path)
         content = json.loads(
             text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
         )
@@ -90,11 +91,16 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read the options in a TOML file."""
     check_file_size(path, _JSON_FACTOR)
     try:
-        return parse_toml(path.read_text(encoding="utf-8"), path)
+        return parse_toml(_read_text(path), path)
     except OSError as error:
         raise CadisError(f"The file {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise CadisError(f"The file {path} is not valid TOML: {error}.") from None
+
+
+def _read_text(path: Path) -> str:
+    with open_regular(path, "r", encoding="utf-8") as file:
+        return str(file.read())
 
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:

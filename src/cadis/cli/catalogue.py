@@ -15,6 +15,7 @@ from cadis.experiment import (
     read_preset_text,
     to_option_name,
 )
+from cadis.report.console import SafeConsole
 from cadis.report.terminal_table import TerminalTable, make_terminal_table
 
 _NAME_WIDTH = 15
@@ -23,7 +24,7 @@ _NAME_WIDTH = 15
 
 def methods(name: str | None = None) -> int:
     """List all built-in parts by topic, or show one part in full."""
-    console, catalogue = Console(), build_catalogue()
+    console, catalogue = SafeConsole(), build_catalogue()
     if name is None:
         for topic, entries in catalogue.items():
             console.print(_make_list(topic, entries))
@@ -41,7 +42,7 @@ def methods(name: str | None = None) -> int:
 
 def presets(name: str | None = None) -> int:
     """List the experiments of the paper, or show the file of one."""
-    console = Console()
+    console = SafeConsole()
     if name is not None:
         console.print(read_preset_text(name), markup=False, highlight=False, end="", soft_wrap=True)
         return 0
@@ -88,10 +89,10 @@ def _print_entry(console: Console, entry: Entry) -> None:
         console.print(facts)
     if get_field_names(entry.part):
         console.print(_make_parameter_table(entry))
-    console.print(f"Run it: cadis run {entry.option}", highlight=False)
+    console.print(f"Run it: cadis run {entry.option}", markup=False, highlight=False)
     if entry.kind.key in ("method", "sampler"):
         compare = f"cadis compare --methods fedavg,{entry.name}"
-        console.print(f"Compare it: {compare}", highlight=False)
+        console.print(f"Compare it: {compare}", markup=False, highlight=False)
 
 
 def _collect_facts(entry: Entry) -> dict[str, str]:
@@ -118,6 +119,10 @@ def _make_parameter_table(entry: Entry) -> TerminalTable:
     for field in get_field_names(entry.part):
         default = getattr(entry.part, field, "required")
         rows.append(
-            [to_option_name(field), str(default).lower(), escape(descriptions.get(field, ""))]
+            [
+                to_option_name(field),
+                escape(str(default).lower()),
+                escape(descriptions.get(field, "")),
+            ]
         )
     return make_terminal_table("Parameters", columns, rows, words=columns)

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ class _Context(click.Context):
     formatter_class = _HelpFormatter
 
 
+@contextmanager
+def _escape_usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        if error.message.isprintable():
+            raise
+        from cadis._io import escape_controls  # noqa: PLC0415 - imports torch
+
+        raise click.UsageError(escape_controls(error.format_message()), error.ctx) from None
+
+
 class CadisCommand(click.Command):
     """Command whose help text ends with examples.
 
@@ -95,6 +108,16 @@ class CadisCommand(click.Command):
     def __init__(self, *arguments: Any, examples: str = "", **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.examples = examples
+
+    def make_context(self, *arguments: Any, **attributes: Any) -> click.Context:
+        """Parse the arguments; an error shows control characters in them as escapes."""
+        with _escape_usage_errors():
+            return super().make_context(*arguments, **attributes)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an error shows control characters in the arguments as escapes."""
+        with _escape_usage_errors():
+            return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, without wrapping lines so that they can be copied."""

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from cadis.algorithm import find_user_classes, split_names, validate
 from cadis.analysis import read_results
 from cadis.cli.guard import STOPPED, print_error
@@ -26,6 +24,7 @@ from cadis.experiment import (
     run_study,
     to_option_name,
 )
+from cadis.report.console import SafeConsole
 from cadis.report.study_display import show_study_progress
 from cadis.report.terminal import print_line
 from cadis.store import RunFolder, Study, StudyFolder, list_planned_runs
@@ -64,7 +63,7 @@ def _run(study: Study, preset: str | None, out: Path | None, track: str | None) 
     name = preset or make_run_name(study.variants[0].options["dataset"])
     default = Path("runs") / f"{study.kind}-{name}"
     folder = StudyFolder(out) if out else find_study_folder(default, study)
-    path, console = folder.path, Console()
+    path, console = folder.path, SafeConsole()
     check_tracker(track)
     with folder.open(study) as everything:
         print_line(console, f"Results: {path}    Show them in a browser: cadis watch {path}")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -19,6 +18,7 @@ from cadis.data.published import (
     get_cache_folder,
     list_data_folders,
 )
+from cadis.report.console import SafeConsole
 from cadis.report.terminal import print_line, show_loading
 from cadis.report.terminal_table import make_terminal_table
 
@@ -40,7 +40,7 @@ def list_datasets(data_dir: Path | None = None) -> int:
         ("csv:PATH", "", "your own tables; parquet:PATH for Parquet", ""),
         ("FILE.py:FUNCTION", "", "your own data, returned by a function", ""),
     ]
-    console, columns = Console(), ("name", "classes", "folder", "MB")
+    console, columns = SafeConsole(), ("name", "classes", "folder", "MB")
     console.print(make_terminal_table("Datasets", columns, rows, words=columns[:3]))
     print_line(console, f"Folders searched: {', '.join(map(str, folders))}")
     console.print("Datasets are downloaded when a run needs them, or with: cadis data fetch NAME")
@@ -50,7 +50,7 @@ def list_datasets(data_dir: Path | None = None) -> int:
 def fetch_datasets(names: Sequence[str], data_dir: Path | None = None) -> int:
     """Download datasets that are missing or damaged."""
     check_names("dataset to fetch", names, CATALOGUE)
-    console, folders = Console(), list_data_folders(data_dir)
+    console, folders = SafeConsole(), list_data_folders(data_dir)
     for name in names:
         dataset = find_dataset(CATALOGUE[name], folders)
         if dataset is not None and not any(find_problems(dataset)):
@@ -64,7 +64,7 @@ def fetch_datasets(names: Sequence[str], data_dir: Path | None = None) -> int:
 
 def show_cache(clear: bool) -> int:
     """List the cached images, or delete them."""
-    folder, console = get_cache_folder() / "pictures", Console()
+    folder, console = get_cache_folder() / "pictures", SafeConsole()
     if clear:
         deleted, remaining = clear_image_cache(folder)
         size = f"{sum(entry.size for entry in deleted) / 1e6:,.1f} MB"
@@ -92,7 +92,7 @@ def show_cache(clear: bool) -> int:
 def verify_datasets(names: Sequence[str], data_dir: Path | None = None) -> int:
     """Compare files with their published checksums; return 1 if a file is wrong or missing."""
     check_names("dataset to verify", names, CATALOGUE)
-    console, folders, wrong = Console(), list_data_folders(data_dir), 0
+    console, folders, wrong = SafeConsole(), list_data_folders(data_dir), 0
     for name in names or CATALOGUE:
         dataset = find_dataset(CATALOGUE[name], folders)
         if dataset is None:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.console import Console
-
 from cadis.errors import CadisError
+from cadis.report.console import SafeConsole
 
 _DEFAULT_SITES = 3
 _WARNING = (
@@ -41,5 +40,5 @@ def init(folder: Path, names: Sequence[str], host: str, port: int, count: int | 
         *([] if plan.is_local else [_WARNING % plan.port]),
     )
     for line in lines:
-        Console().print(line, soft_wrap=True, markup=False, highlight=False)
+        SafeConsole().print(line, soft_wrap=True, markup=False, highlight=False)
     return 0

@@ -5,8 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from cadis._io import check_output
 from cadis.analysis import PartitionSummary
 from cadis.cli.run import make_run_name, read_file_options, shorten_name
 from cadis.data.partition import write_partition
@@ -20,6 +19,7 @@ from cadis.experiment import (
     resolve,
 )
 from cadis.options import find_options_by_scope
+from cadis.report.console import SafeConsole
 from cadis.report.layer import draw_layer, make_layer_table
 from cadis.report.partition import draw_partition, make_cluster_table, make_partition_table
 from cadis.report.style import is_cadis_figure
@@ -33,7 +33,7 @@ def partition(
     preset: str | None = None, out: Path | None = None, figure: Path | None = None, **options: Any
 ) -> int:
     """Split a dataset among clients, show and draw the partition, and write it to ``out``."""
-    config, console = resolve(read_file_options(preset=preset), options), Console()
+    config, console = resolve(read_file_options(preset=preset), options), SafeConsole()
     if out is not None and (out.suffix != ".json" or out.stem.endswith(".clusters")):
         name = out.name.partition(".")[0]
         raise CadisError(f"The partition is a JSON file; name it {name}.json.")
@@ -62,7 +62,7 @@ def layer(preset: str | None = None, figure: Path | None = None, **options: Any)
     The options are those of a run, and ``classes``: names of classes, separated by commas.
     """
     overrides = {name: value for name, value in options.items() if name != "classes"}
-    config, console = resolve(read_file_options(preset=preset), overrides), Console()
+    config, console = resolve(read_file_options(preset=preset), overrides), SafeConsole()
     _check_type(figure)
     with show_loading(console) as callbacks:
         probe = observe_layer(config, options.get("classes", ""), callbacks)
@@ -88,12 +88,15 @@ def _make_default_path(
 
 
 def _check_type(path: Path | None) -> None:
+    if path is not None:
+        check_output(path)
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
         raise CadisError(f"The figure is a PNG, PDF or SVG file; name it {path.stem}.png.")
 
 
 def _create_figure_file(path: Path) -> Path:
     """Create the file of a figure; raise an error if it exists and is not a figure of cadis."""
+    check_output(path)
     if path.is_file() and path.stat().st_size and not is_cadis_figure(path):
         raise CadisError(
             f"{path} exists and is not a figure of cadis; choose another file with --figure."

@@ -43,7 +43,11 @@ def run_with_exit_code(command: Callable[..., int], /, *arguments: Any, **option
 
 
 def print_error(sentence: str, code: int) -> int:
-    """Print an error message, and return the exit code."""
+    """Print an error message with visible control characters, and return the exit code."""
+    if not sentence.isprintable():
+        from cadis._io import escape_controls  # noqa: PLC0415 - imports torch
+
+        sentence = escape_controls(sentence)
     print(f"cadis: {sentence}", file=sys.stderr)
     return code
 

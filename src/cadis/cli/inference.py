@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -25,6 +24,7 @@ from cadis.inference import (
     write_predictions,
 )
 from cadis.inference import export as export_model
+from cadis.report.console import SafeConsole
 from cadis.report.terminal import print_line, show_loading
 
 
@@ -36,7 +36,7 @@ def predict(
     ``selection`` are arguments of :func:`cadis.load` that select the model.
     """
     check_output_path(out, overwrite)
-    predictor, console = load(run, **selection), Console()
+    predictor, console = load(run, **selection), SafeConsole()
     with show_loading(console) as callbacks:
         messages: list[str] = []
 
@@ -67,7 +67,7 @@ def export(run: Path, to: str, overwrite: bool, out: Path | None = None, **selec
     name = f"-{selection['name']}" if selection.get("name") else ""
     path = out or model.with_name(f"{model.stem}{name}{SUFFIXES[to]}")
     check_output_path(path, overwrite)
-    predictor, console = load(run, **selection), Console()
+    predictor, console = load(run, **selection), SafeConsole()
     with console.status("Exporting ..."):
         difference = export_model(predictor, to, path, overwrite)
     print_line(console, f"Exported {predictor!r} to {to_printable(path)}.")

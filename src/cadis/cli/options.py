@@ -126,6 +126,7 @@ def compare_options(
 def layer_options(*_: object) -> list[GeneratedOption]:
     """Return the options that affect the training of a single client."""
     names = {*get_field_names(DatasetOptions), *find_options_by_scope("training", "machine")}
+    names.remove("profiles")
     return [option for option in run_options() if option.name in names]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cadis._io import check_output, has_name, make_private_folder
 from cadis.algorithm import check_names
 from cadis.analysis import (
     Comparison,
@@ -18,17 +19,18 @@ from cadis.analysis import (
 )
 from cadis.cli.run import shorten_name
 from cadis.errors import CadisError
+from cadis.report.console import SafeConsole
 from cadis.report.exports import RESULT_FILES, write_results
 from cadis.report.figures import draw_figures
 from cadis.report.page.assembly import is_report, is_report_of_other_runs, write_report
 from cadis.report.page.watching import WatchedFolder, serve_page, wait_for_end
 from cadis.report.terminal import print_line, print_tables, print_verdict
-from cadis.store import RunFolder, StudyFolder, format_cell_name
+from cadis.store import RunFolder, StudyFolder, check_user_output, format_cell_name
 
 
 def report(runs: Sequence[Path], out: Path | None = None, metric: str | None = None) -> int:
     """Show the results in these folders, ranked by the metric."""
-    console = Console()
+    console = SafeConsole()
     is_parent = len(runs) == 1 and runs[0].is_dir() and not is_result_folder(runs[0])
     page = _choose_page([runs[0] / "report"] if is_parent else runs, out)
     _check_page(page, runs)
@@ -82,7 +84,7 @@ def show_results(
 
 def watch(run: Path, port: int, open_browser: bool) -> int:
     """Serve the page until the run ends, or until Ctrl-C."""
-    console, watched = Console(), WatchedFolder(run)
+    console, watched = SafeConsole(), WatchedFolder(run)
     try:
         with serve_page(watched, port) as address:
             idle = "" if watched.is_running() else " No process is running it now."
@@ -110,7 +112,7 @@ def _draw(comparison: Comparison, folder: Path) -> None:
     for comparable in comparison.comparable_sets:
         keys, values = list(comparable.values), list(comparable.values.values())
         path = folder / "cells" / format_cell_name(keys, values)
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path, folder)
         write_report(comparable.results, path / "report.html", [path])
         write_results(Comparison(comparable.results), path)
         draw_figures(comparable.results, path / "figures")
@@ -119,6 +121,9 @@ def _draw(comparison: Comparison, folder: Path) -> None:
 def _check_page(page: Path, paths: Sequence[Path]) -> None:
     """Raise an error if the page would replace files of other programs or other runs."""
     folder = page.parent
+    check_user_output(folder)
+    for path in (page, *(folder / name for name in RESULT_FILES)):
+        check_output(path, folder)
     is_run_folder = folder.resolve() in [path.resolve() for path in paths]
     pages = folder.glob("*.html")
     if not is_run_folder and any(is_report_of_other_runs(old, paths) for old in pages):
@@ -127,7 +132,7 @@ def _check_page(page: Path, paths: Sequence[Path]) -> None:
         )
     has_report = any(map(is_report, folder.glob("*.html")))
     is_ours = RunFolder(folder).has_marker() or StudyFolder(folder).has_study() or has_report
-    existing = [path for path in (page, *(folder / n for n in RESULT_FILES)) if path.exists()]
+    existing = [path for path in (page, *(folder / n for n in RESULT_FILES)) if has_name(path)]
     if existing and not is_ours:
         raise CadisError(f"{existing[0]} exists already; choose another folder with --out.")
 

@@ -6,10 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from cadis import report
-from cadis._io import read_toml
+from cadis._io import has_name, read_toml
 from cadis.analysis import read_results
 from cadis.cli.guard import STOPPED, print_error
 from cadis.errors import CadisError
@@ -22,6 +20,7 @@ from cadis.experiment import (
     resolve,
     run_experiment,
 )
+from cadis.report.console import SafeConsole
 from cadis.report.terminal import make_summary_table, print_line, show_run_progress
 from cadis.store import RunFolder, check_same_parts, permit_signed_code
 
@@ -88,7 +87,7 @@ def shorten_name(name: str) -> str:
 
 
 def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tracking) -> None:
-    console = Console()
+    console = SafeConsole()
     rounds, metric = config.settings.rounds, config.algorithm.task.main_metric
     with show_run_progress(console, rounds, metric) as (on_round, callbacks):
         on_each = combine_callbacks(on_round, tracking.log_round)
@@ -103,7 +102,7 @@ def _run(config: ExperimentConfig, folder: RunFolder, resume: bool, tracking: Tr
 def _find_free_folder(name: str) -> Path:
     """Return a new folder in ``runs``; add a suffix -2, -3, ... if the folder exists."""
     path, suffix = Path("runs") / name, 1
-    while path.exists():
+    while has_name(path):
         suffix += 1
         path = Path("runs") / f"{name}-{suffix}"
     return path

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis._io import is_file
+from cadis._io import is_file, open_regular
 from cadis.errors import CadisError
 
 _SUFFIXES = {".dcm", ".dicom"}
@@ -49,9 +49,9 @@ def is_dicom(path: Path) -> bool:
     if path.name == "DICOMDIR" or path.suffix.lower() in IMAGE_SUFFIXES or not is_file(path):
         return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(_MAGIC_OFFSET)
-            return file.read(len(_MAGIC)) == _MAGIC
+            return bool(file.read(len(_MAGIC)) == _MAGIC)
     except OSError:
         return False
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cadis._io import read_regular
 from cadis.data.preprocessing import ImagePreprocessing
 from cadis.data.samples import Dataset, Samples, Scaling
 
@@ -67,7 +68,7 @@ def _read_file() -> _Integers | None:
         return None
     try:
         path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-        text = gzip.decompress(path.read_bytes())
+        text = gzip.decompress(read_regular(path))
     except (OSError, EOFError):
         return None
     if hashlib.sha256(text).hexdigest() != _SHA256:

@@ -21,7 +21,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cadis._io import Callbacks, check_memory, make_write_error
+from cadis._io import (
+    Callbacks,
+    check_memory,
+    check_output,
+    make_write_error,
+    read_regular,
+)
 from cadis.data.dicom import ImageError, describe_decoders, is_dicom
 from cadis.data.image_reading import Frame, read_image
 from cadis.errors import CadisError, RunError
@@ -76,6 +82,7 @@ def decode(
                 _write_entry(Path(draft), paths, size, callbacks, source)
                 folder.mkdir(exist_ok=True, mode=_FOLDER_MODE)
                 for name in (_PIXELS, _INDEX):
+                    check_output(folder / name, folder)
                     (Path(draft) / name).replace(folder / name)
         except OSError as error:
             raise make_write_error(folder, error) from None
@@ -107,11 +114,11 @@ def _decode_in_memory(paths: Sequence[Path], size: int, callbacks: Callbacks) ->
 def _read_entry(folder: Path, count: int, size: int) -> DecodedImages | None:
     """Return the images of an entry; None if it is missing or its checksum is wrong."""
     try:
-        index, digest = (folder / _INDEX).read_text(encoding="utf-8").splitlines()
+        index, digest = read_regular(folder / _INDEX).decode().splitlines()
         content = json.loads(index)
         errors = {int(image): str(reason) for image, reason in content["broken"].items()}
         path, shape = folder / _PIXELS, (count - len(errors), size, size, 3)
-        if path.stat().st_size != np.prod(shape):
+        if not path.is_file() or path.stat().st_size != np.prod(shape):
             return None
         is_empty = not np.prod(shape)  # an empty file cannot be mapped
         pixels = (
@@ -307,7 +314,7 @@ def _describe_entry(path: Path) -> CacheEntry:
     size = sum(file.stat().st_size for file in files)
     index: dict[str, object] = {}
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        index = dict(json.loads((path / _INDEX).read_text(encoding="utf-8").splitlines()[0]))
+        index = dict(json.loads(read_regular(path / _INDEX).decode().splitlines()[0]))
     side, count, source = index.get("side"), index.get("number"), index.get("source")
     return CacheEntry(
         path,

@@ -11,9 +11,11 @@ from cadis._io import (
     check_file_size,
     check_memory,
     check_path,
+    from_csv_cell,
     is_file,
     is_folder,
     natural_key,
+    open_regular,
     to_printable,
 )
 from cadis.errors import CadisError
@@ -219,10 +221,10 @@ def _read_csv(path: Path) -> tuple[Sequence[str], _Rows]:
     """
     check_file_size(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_regular(path, "r", encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=_find_delimiter(file.readline()), strict=True)
             file.seek(0)
-            stripped = ((reader.line_num, (*map(str.strip, cells),)) for cells in reader)
+            stripped = ((reader.line_num, (*map(_parse_cell, cells),)) for cells in reader)
             rows = _collect(path, ((line, cells) for line, cells in stripped if any(cells)))
     except UnicodeDecodeError:
         raise CadisError(f"{to_printable(path)} is not valid UTF-8; save it as UTF-8.") from None
@@ -246,6 +248,10 @@ def _collect(path: Path, rows: Iterator[tuple[int, tuple[str, ...]]]) -> _Rows:
             check_memory(_CELL_BYTES * num_cells, to_printable(path), _TOO_LARGE)
             num_checked = num_cells
     return collected
+
+
+def _parse_cell(text: str) -> str:
+    return from_csv_cell(text.strip())
 
 
 def _find_delimiter(line: str) -> str:

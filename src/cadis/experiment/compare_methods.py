@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from torch import nn
 
 from cadis._io import (
@@ -48,7 +47,8 @@ from cadis.experiment.study import ExecuteRun, RunFromOptions, plan_comparison, 
 from cadis.experiment.tracking import check_tracker, combine_callbacks
 from cadis.experiment.variants import MAX_RUNS, check_run_count
 from cadis.permission import restrict_code
-from cadis.report.formats import TextTable, to_markdown, to_rich
+from cadis.report.console import SafeConsole
+from cadis.report.formats import TextTable, escape_html, to_markdown, to_rich
 from cadis.report.study_display import show_study_progress
 from cadis.report.tables import make_tables
 from cadis.server import OnRound
@@ -97,11 +97,11 @@ class ComparisonResult:
 
     def to_markdown(self) -> str:
         """Return the verdict and all tables as Markdown."""
-        return "\n".join([self.verdict, "", *map(to_markdown, self.tables)])
+        return "\n".join([escape_html(self.verdict), "", *map(to_markdown, self.tables)])
 
     def __repr__(self) -> str:
         """Return the verdict and the main table."""
-        console = Console(file=StringIO(), width=100)
+        console = SafeConsole(file=StringIO(), width=100)
         with console.capture() as output:
             console.print(to_rich(self.tables[0]))
         lines = [line.rstrip() for line in output.get().splitlines()]
@@ -109,7 +109,7 @@ class ComparisonResult:
 
     def _repr_markdown_(self) -> str:
         """Return the verdict and the main table for a notebook."""
-        return f"{self.verdict}\n\n{to_markdown(self.tables[0])}"
+        return f"{escape_html(self.verdict)}\n\n{to_markdown(self.tables[0])}"
 
 
 def compare(
@@ -291,7 +291,7 @@ def _run(
         execute_run(run, combine_callbacks(show_round, on_round), callbacks)
 
     runs = list(list_planned_runs(folder, study))
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     is_visible = should_show_progress(progress, console)
     with show_study_progress(console, runs) if is_visible else nullcontext(_Silent()) as callbacks:
         failures = run_study(folder, study, callbacks, execute, track)

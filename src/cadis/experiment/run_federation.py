@@ -22,6 +22,7 @@ from cadis._io import (
     check_function,
     check_list,
     check_text,
+    escape_controls,
     expand_home,
 )
 from cadis.algorithm import (
@@ -53,6 +54,7 @@ from cadis.experiment.execution import FederationRun, RunResult
 from cadis.experiment.tracking import Tracking, combine_callbacks
 from cadis.models import get_auto_lr
 from cadis.options import Device, Precision
+from cadis.report.console import SafeConsole
 from cadis.report.terminal import show_run_progress
 from cadis.server import OnRound
 from cadis.store import RunFolder
@@ -86,6 +88,7 @@ def run(
     test_clients: int = 10,
     eval_every: int = 1,
     stack: bool = True,
+    profiles: bool = True,
     client_test: float = 0.0,
     speeds: str | Mapping[ClientId, float] | Sequence[float] = "",
     head: str | None = None,
@@ -145,6 +148,9 @@ def run(
             tested after the last round. Default: 1.
         stack: train several clients at once if the model is small; results differ only in
             rounding errors. Default: True.
+        profiles: keep class profiles and similarities of clients in the history and the files of
+            the run. If False, only labels of clusters are kept, and a finished run cannot be
+            prolonged. Default: True.
         client_test: fraction of each client's samples to hold out, from 0 to below 1. The client
             does not train on them and is tested on them instead of on ``client_tests``. Default: 0.
         speeds: samples per second of each client, for the simulated clock: a dict or list, a file
@@ -186,7 +192,7 @@ def run(
     planned = plan_run(options, make_federation(options))
     metric_key = planned.algorithm.task.main_metric
     with open_folder(out) as path, closing(Tracking(track, RunFolder(path))) as tracking:
-        console, no_bar = Console(stderr=True), nullcontext((None, NO_CALLBACKS))
+        console, no_bar = SafeConsole(stderr=True), nullcontext((None, NO_CALLBACKS))
         bar = show_run_progress(console, planned.settings.rounds, metric_key)
         with bar if should_show_progress(progress, console) else no_bar as (show_round, callbacks):
             on_each = combine_callbacks(show_round, on_round, tracking.log_round)
@@ -238,6 +244,7 @@ def plan_run(options: Mapping[str, Any], federation: Federation) -> FederationRu
     resolved = asdict(settings)
     resolved |= resolved.pop("local")
     resolved |= {"model": type(model).__name__, "clients": len(federation.clients)}
+    resolved |= {"profiles": bool(options["profiles"])}
     config = to_options(algorithm, resolved)
     return FederationRun(model, federation, algorithm, settings, config, options["head"])
 
@@ -250,7 +257,7 @@ def should_show_progress(progress: bool | None, console: Console) -> bool:
 
 def warn(sentence: str) -> None:
     """Issue a message as a Python warning."""
-    warnings.warn(sentence, stacklevel=2)
+    warnings.warn(escape_controls(sentence), stacklevel=2)
 
 
 def make_federation(options: Mapping[str, Any]) -> Federation:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cadis._io import Callbacks
+from cadis._io import Callbacks, has_name
 from cadis.algorithm import KINDS, find_part_class, get_field_names
 from cadis.data import Dataset
 from cadis.errors import RunError
@@ -133,7 +133,9 @@ def find_study_folder(base: Path, study: Study) -> StudyFolder:
     path, suffix = base, 1
     while True:
         folder = StudyFolder(path)
-        if not path.exists() or (folder.has_study() and not folder.read().describe_conflict(study)):
+        if not has_name(path) or (
+            folder.has_study() and not folder.read().describe_conflict(study)
+        ):
             return folder
         suffix += 1
         path = base.with_name(f"{base.name}-{suffix}")

@@ -17,6 +17,7 @@ from flwr.app.typing import MetricRecordValues
 from platformdirs import user_state_path
 from torch import Tensor, nn
 
+from cadis._io import make_private_folder
 from cadis.algorithm import BaseMethod
 from cadis.data import Samples, as_samples
 from cadis.errors import CadisError
@@ -239,7 +240,7 @@ class ClientStates:
         states are deleted.
         """
         folder = self._folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder, self.folder / self.run)
         stored = store_tensors(folder / "new.safetensors", state)
         path = folder / f"round-{number}-{stored.sha256}.safetensors"
         (folder / stored.name).replace(path)

@@ -7,6 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
+from cadis._io import check_output
 from cadis.errors import CadisError
 from cadis.flower import deployment_scripts as scripts
 from cadis.flower.certificates import (
@@ -40,6 +41,7 @@ def write_deployment(folder: Path, plan: DeploymentPlan, app: Traversable | None
     Raises:
         CadisError: if the folder is not empty or cannot be written.
     """
+    check_output(folder)
     folder = folder.resolve()
     app = files("cadis.flower") / "app" if app is None else app
     try:

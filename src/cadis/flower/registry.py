@@ -11,11 +11,20 @@ from flwr.app import Message, MessageType, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
+from cadis._io import escape_controls
 from cadis.errors import CadisError, RunError
 from cadis.server import Member, Rejection
 from cadis.types import ClientId, validate_client_id
 
-LOGGER = logging.getLogger("flwr")
+
+def _escape_message(record: logging.LogRecord) -> bool:
+    """Write control characters in a log message, such as in names of clients, as escapes."""
+    record.msg, record.args = escape_controls(record.getMessage(), keep="\t"), ()
+    return True
+
+
+LOGGER = logging.getLogger("flwr.cadis")  # its messages go to Flower's log
+LOGGER.addFilter(_escape_message)
 
 IDENTITY_KEYS = ("client-id", "partition-id")
 """Keys of the client id in a client's reply, in order of precedence."""

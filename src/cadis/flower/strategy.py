@@ -319,6 +319,7 @@ def _start_writer(
         "per_round": settings.per_round,
         "fraction_train": settings.fraction_train,
         "num_clients": settings.num_clients,
+        "profiles": settings.profiles,
     }
     scalars = {key.replace("-", "_"): value for key, value in config if not _holds_bytes(value)}
     options = to_options(writer.algorithm, {**scalars, **settings.notes, **run_options})

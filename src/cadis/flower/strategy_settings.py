@@ -44,6 +44,7 @@ class StrategySettings:
         seed: seed of all random numbers.
         out: folder for the files of the run; without a folder, the run cannot be resumed.
         resume: whether to continue the run in ``out``.
+        profiles: whether to keep class profiles and similarities of clients in ``out``.
         notes: further entries for ``config.toml``.
         federation: content of ``federation.json``, if the server knows the data of the clients.
         inputs: description of the model's inputs, if the server knows it; it is saved with the
@@ -74,6 +75,7 @@ class StrategySettings:
     seed: int = 0
     out: Path | None = None
     resume: bool = False
+    profiles: bool = True
     notes: Mapping[str, Any] = field(default_factory=dict)
     federation: Mapping[str, Any] | None = None
     inputs: ModelInputs | None = None

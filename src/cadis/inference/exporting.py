@@ -5,7 +5,6 @@ inputs were scaled. Before it is written, its predictions are compared with the 
 original model. Existing files are overwritten only if you ask for it.
 """
 
-import csv
 import errno
 import io
 import json
@@ -21,11 +20,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import check_path, format_error, make_write_error, to_printable
+from cadis._io import (
+    check_path,
+    format_csv,
+    format_error,
+    make_write_error,
+    replace_file,
+    replace_text,
+    to_printable,
+)
 from cadis.data import ImagePreprocessing
 from cadis.errors import CadisError, RunError
 from cadis.inference.predictor import Prediction, Predictor
-from cadis.store import replace_file
+from cadis.store import check_user_output
 
 _BATCH_SIZES = (1, 2, 17)
 """Batch sizes of the comparison, since the exported model must accept batches of any size."""
@@ -83,15 +90,14 @@ def write_predictions(
         classes: names of the classes.
         input_title: title of the first column, "file" or "row".
     """
+    head = [input_title, "predicted", "probability", *(f"p_{name}" for name in classes)]
+    rows = (
+        [item.name, item.label, *(f"{p:.6g}" for p in (item.probability, *item.probabilities))]
+        for item in predictions
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([input_title, "predicted", "probability", *(f"p_{c}" for c in classes)])
-            for prediction in predictions:
-                probabilities = (prediction.probability, *prediction.probabilities)
-                cells = (f"{probability:.6g}" for probability in probabilities)
-                writer.writerow([prediction.name, prediction.label, *cells])
+        replace_text(path, format_csv([head, *rows], line_end="\r\n"))
     except OSError as error:
         raise make_write_error(path, error) from None
 
@@ -102,6 +108,7 @@ def check_output_path(path: Path, overwrite: bool) -> None:
     The folder of the file is created, since only this shows that it can be.
     """
     name = to_printable(path)
+    check_user_output(path)
     try:
         if path.is_dir():
             raise CadisError(f"{name} is a folder; give the path of a file with --out.")

@@ -14,6 +14,7 @@ from cadis._io import (
     Callbacks,
     check_path,
     check_text,
+    escape_controls,
     format_error,
     format_value,
     is_file,
@@ -215,7 +216,7 @@ class Predictor(nn.Module):
         Returns:
             One prediction per input.
         """
-        callbacks = Callbacks(say=lambda sentence: warnings.warn(sentence, stacklevel=3))
+        callbacks = Callbacks(say=lambda text: warnings.warn(escape_controls(text), stacklevel=3))
         return list(self.iter_predictions(inputs, callbacks))
 
     def iter_predictions(

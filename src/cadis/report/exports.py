@@ -1,14 +1,13 @@
 """Write results as CSV, Markdown and LaTeX files."""
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import astuple
 from itertools import product
 from pathlib import Path
 
+from cadis._io import escape_controls, format_csv, make_private_folder, replace_text
 from cadis.analysis import ACCURACY, METRICS, Comparison, Metric, explain_verdict, write_verdict
-from cadis.report.formats import to_latex, to_markdown
+from cadis.report.formats import escape_html, to_latex, to_markdown
 from cadis.report.notes import write_notes
 from cadis.report.tables import make_tables
 
@@ -28,16 +27,18 @@ def write_results(comparison: Comparison, folder: Path) -> list[Path]:
     """
     tables, notes = make_tables(comparison), write_notes(comparison)
     verdict = " ".join([write_verdict(comparison), *explain_verdict(comparison)])
-    markdown = [verdict, "", *map(to_markdown, tables)]
+    markdown = [escape_html(verdict), "", *map(to_markdown, tables)]
     files = {
         "results.csv": make_results_csv(comparison),
         "runs.csv": make_runs_csv(comparison),
-        "results.md": "\n".join([*markdown, *(f"- {note}" for note in notes), ""]),
-        "results.tex": "\n".join([*(f"% {note}" for note in notes), "", *map(to_latex, tables)]),
+        "results.md": "\n".join([*markdown, *(f"- {escape_html(note)}" for note in notes), ""]),
+        "results.tex": "\n".join(
+            [*(f"% {escape_controls(note)}" for note in notes), "", *map(to_latex, tables)]
+        ),
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        replace_text(folder / name, text, folder)
     return [folder / name for name in files]
 
 
@@ -54,7 +55,7 @@ def make_results_csv(comparison: Comparison) -> str:
     for comparable in comparison.comparable_sets:
         for label, *rest in _make_result_lines(Comparison(comparable.results)):
             lines.append([label, *comparable.values.values(), *rest, comparable.results.metric])
-    return _format_csv(["method", *comparison.comparable_sets[0].values, *head], lines)
+    return format_csv([["method", *comparison.comparable_sets[0].values, *head], *lines])
 
 
 def _make_result_lines(comparison: Comparison) -> Iterator[list[object]]:
@@ -120,10 +121,4 @@ def make_runs_csv(comparison: Comparison) -> str:
                     *(run_data.last_tested.class_accuracy if same else []),
                 ]
             )
-    return _format_csv(head, lines)
-
-
-def _format_csv(head: list[str], lines: list[list[object]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *lines])
-    return text.getvalue()
+    return format_csv([head, *lines])

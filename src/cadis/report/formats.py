@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 
+from cadis._io import escape_controls
 from cadis.analysis import Spread
 from cadis.report.terminal_table import TerminalTable, make_terminal_table
 
@@ -97,7 +98,7 @@ def to_latex(table: TextTable) -> str:
     rows = [list(map(_latex, table.columns)), *table.format_rows(_latex, "\\textbf{{{}}}")]
     head, *body = [f"    {' & '.join(cells)} \\\\" for cells in rows]
     lines = [
-        *([f"% {table.note}"] if table.note else []),
+        *([f"% {escape_controls(table.note)}"] if table.note else []),
         "\\begin{table}",
         "  \\centering",
         f"  \\caption{{{_latex(table.caption)}}}",
@@ -136,12 +137,17 @@ def format_p_value(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
 
 
+def escape_html(sentence: str) -> str:
+    """Escape HTML, links and controls in a sentence of a Markdown file."""
+    return re.sub(r"[<\[]", r"\\\g<0>", escape_controls(sentence))
+
+
 def _markdown(text: str) -> str:
     """Escape characters with a meaning in Markdown."""
-    return re.sub(r"[\\|*_`<>\[\]]", r"\\\g<0>", text)
+    return re.sub(r"[\\|*_`<>\[\]]", r"\\\g<0>", escape_controls(text))
 
 
 def _latex(text: str) -> str:
     """Escape characters with a meaning in LaTeX; write a hyphen before a number as a minus."""
-    text = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
+    text = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", escape_controls(text))
     return "".join(_LATEX.get(letter, letter) for letter in text)

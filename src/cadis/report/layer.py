@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from rich.markup import escape
 
+from cadis._io import escape_controls
 from cadis.analysis import HeadProbe, ProbedModel
 from cadis.report.formats import join_names
 from cadis.report.style import figure_style, new_figure, save_figure, shorten
@@ -148,7 +149,7 @@ def _make_title(probe: HeadProbe, index: int) -> str:
     model = probe.models[index]
     letter, client = ascii_lowercase[index], index - len(probe.examples)
     if client < 0:
-        return f"({letter}) trained on {model.title}"
+        return f"({letter}) trained on {escape_controls(model.title)}"
     cosines = zip(probe.clients, probe.cosines[client].tolist(), strict=True)
     lines = [f"cosine to {other.title}: {c:.2f}" for other, c in cosines if other is not model]
     return "\n".join([f"({letter}) {model.title}", *lines]).replace("-", "\N{MINUS SIGN}")

@@ -66,6 +66,11 @@ def _write_metric_notes(comparison: Comparison) -> Iterator[str]:
 def _write_data_notes(comparison: Comparison) -> Iterator[str]:
     """Explain which rounds, clients and classes were tested."""
     runs, own_data = comparison.results.runs, comparison.results.own_data
+    if not all(run_data.options.get("profiles", True) for run_data in runs):
+        yield (
+            "With --no-profiles, class profiles and similarities of clients were not kept, so "
+            "there are no figures of them, and clusters are known from their labels only."
+        )
     if any(record.accuracy is None for run_data in runs for record in run_data.history):
         yield "Not every round was tested; means are over the tested rounds."
     sampled = next((run_data for run_data in runs if run_data.test_sample_text), None)

@@ -21,6 +21,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from cadis._io import escape_controls, read_regular, write_draft
 from cadis.algorithm.methods import METHODS
 from cadis.analysis import Group, Results, RunData
 
@@ -74,16 +75,16 @@ _STYLE: Any = {
     "axes.titlelocation": "left",
     "axes.titlesize": 11,
     "legend.frameon": False,
+    "text.parse_math": False,  # a name with two $ is no formula
     "pdf.fonttype": 42,  # embed fonts, so that text stays text
 }
 
 
 def shorten(name: object, limit: int = _MAX_NAME) -> str:
-    """Return a name for a figure: long names are cut in the middle, and TeX is escaped."""
-    text = str(name)
+    """Return a name for a figure: long names are cut in the middle, and controls are escaped."""
+    text = escape_controls(name)
     end = limit * 2 // 5
-    short = text if len(text) <= limit else f"{text[: limit - 1 - end]}…{text[-end:]}"
-    return short.replace("$", r"\$")
+    return text if len(text) <= limit else f"{text[: limit - 1 - end]}…{text[-end:]}"
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,10 @@ def save_figure(drawing: Figure, path: Path, pdf: bool = True) -> Path:
     suffixes = [path.suffix] if path.suffix else [".png", ".pdf"] if pdf else [".png"]
     for suffix in suffixes:
         file = path.with_suffix(suffix)
-        drawing.savefig(file, metadata={_SIGNATURE_FIELD.get(suffix, "Creator"): _SIGNATURE})
+        draft = write_draft(file, b"")
+        metadata = {_SIGNATURE_FIELD.get(suffix, "Creator"): _SIGNATURE}
+        drawing.savefig(draft, format=suffix[1:], metadata=metadata)
+        draft.replace(file)
         drawing.set_layout_engine("none")  # the layout is the same for all formats
     return path.with_suffix(suffixes[0])
 
@@ -236,7 +240,7 @@ def save_figure(drawing: Figure, path: Path, pdf: bool = True) -> Path:
 def is_cadis_figure(path: Path) -> bool:
     """Return whether a file is a figure that cadis has drawn, which may be overwritten."""
     try:
-        return _SIGNATURE.encode() in path.read_bytes()
+        return _SIGNATURE.encode() in read_regular(path)
     except OSError:
         return False
 
@@ -244,7 +248,8 @@ def is_cadis_figure(path: Path) -> bool:
 def add_title(drawing: Figure, text: str, size: float = 10) -> None:
     """Add a title above all axes; the figure grows by the height of the title."""
     num_chars = int((72 * drawing.get_figwidth() - 12) / (_CHAR_WIDTH * size))
-    wrapped = "\n".join(fill(line, num_chars) for line in text.split("\n"))
+    lines = escape_controls(text, keep="\n").split("\n")
+    wrapped = "\n".join(fill(line, num_chars) for line in lines)
     drawing.suptitle(wrapped, x=0.01, ha="left", size=size)
     _grow(drawing, size * _LINE_HEIGHT * (wrapped.count("\n") + 1))
 
@@ -257,7 +262,7 @@ def add_legend(drawing: Figure, handles: Mapping[str, Artist], caption: str = ""
     width = 72 * drawing.get_figwidth() - 12
     entry_width = _HANDLE_WIDTH + 8 * _CHAR_WIDTH * max(map(len, handles))
     columns = max(1, min(int(width / entry_width), len(handles)))
-    wrapped = fill(caption, int(width / (8 * _CHAR_WIDTH)))
+    wrapped = fill(escape_controls(caption), int(width / (8 * _CHAR_WIDTH)))
     drawing.legend(
         list(handles.values()),
         list(handles),

@@ -19,9 +19,10 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from cadis._io import Callbacks
+from cadis._io import Callbacks, escape_controls
 from cadis.algorithm.methods import get_method_label
 from cadis.analysis import Comparison, explain_verdict, write_verdict
+from cadis.report.console import SafeConsole
 from cadis.report.formats import fits_terminal, format_number, join_names, to_rich
 from cadis.report.notebook import NotebookBar
 from cadis.report.notes import write_notes
@@ -92,8 +93,8 @@ def _make_bars(console: Console) -> Progress:
 def make_bar_columns(console: Console, time_left: TimeRemainingColumn) -> list[ProgressColumn]:
     """Return the columns of a row: name, amount, bar (if there is space), state and time left."""
     name = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
-    state = TextColumn("{task.fields[state]}", table_column=Column(overflow="fold"))
-    amount, width = TextColumn("{task.fields[amount]}"), console.width - _TEXT_WIDTH
+    state = TextColumn("{task.fields[state]}", markup=False, table_column=Column(overflow="fold"))
+    amount, width = TextColumn("{task.fields[amount]}", markup=False), console.width - _TEXT_WIDTH
     bars = [BarColumn(min(width, _MAX_BAR))] if width >= _MIN_BAR else []
     return [name, amount, *bars, state, time_left]
 
@@ -136,7 +137,7 @@ def make_line_callbacks(console: Console) -> Callbacks:
     def progress(what: str, *_: int) -> None:
         if what not in printed:
             printed.add(what)
-            console.print(f"{what} ...", soft_wrap=True)
+            print_line(console, f"{what} ...")
 
     return Callbacks(progress, partial(print_line, console))
 
@@ -220,7 +221,7 @@ def _make_cluster_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def format_summary(folder: RunFolder) -> str:
     """Return the summary table of a finished run as text, for logs."""
     summary, classes = folder.read_json("summary.json"), folder.read_json("federation.json")
-    console = Console(file=StringIO(), width=88)
+    console = SafeConsole(file=StringIO(), width=88)
     with console.capture() as printed:
         console.print(make_summary_table(summary, classes["classes"]))
     return printed.get()
@@ -247,7 +248,7 @@ def print_verdict(console: Console, comparison: Comparison) -> None:
 
 def print_line(console: Console, sentence: str) -> None:
     """Print a sentence without markup and without line breaks."""
-    console.print(sentence, soft_wrap=True, markup=False)
+    console.print(escape_controls(sentence), soft_wrap=True, markup=False)
 
 
 def _make_round_printer(console: Console, rounds: int, describe: _Describe) -> OnRound:
@@ -256,7 +257,7 @@ def _make_round_printer(console: Console, rounds: int, describe: _Describe) -> O
     def on_round(result: RoundResult) -> None:
         number, state = result.record.round, describe(result)
         if number % max(1, rounds // 10) == 0 or number == rounds:
-            console.print(f"round {number}/{rounds}: {state}")
+            print_line(console, f"round {number}/{rounds}: {state}")
 
     return on_round
 

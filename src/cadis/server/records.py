@@ -6,7 +6,7 @@ Small arrays are stored as lists, large matrices as base64.
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -153,6 +153,10 @@ class ModelRecord:
     loss: float | None
 
 
+_KEPT_ARRAYS = ("clusters",)
+"""Arrays of a method's report that say nothing about the classes of a client."""
+
+
 @dataclass(frozen=True, repr=False)
 class RoundRecord:
     """Results of one round: one line of ``history.jsonl``.
@@ -225,6 +229,20 @@ class RoundRecord:
         if isinstance(value, PackedMatrix):
             return value.unpack()
         return None if name not in self.report else np.array(value, float)
+
+    def has_profiles(self) -> bool:
+        """Return whether the report has arrays that say something about the classes of clients."""
+        return self.without_profiles().report.keys() != self.report.keys()
+
+    def without_profiles(self) -> "RoundRecord":
+        """Return the record with labels of clusters and scalars, but no other array."""
+        arrays = (list, PackedMatrix)
+        report = {
+            name: value
+            for name, value in self.report.items()
+            if name in _KEPT_ARRAYS or not isinstance(value, arrays)
+        }
+        return replace(self, report=report)
 
     def to_json(self) -> dict[str, object]:
         """Convert the record to a JSON object."""

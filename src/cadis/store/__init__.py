@@ -3,6 +3,7 @@
 :mod:`cadis.experiment` and :mod:`cadis.flower` write them; analyses and reports read them.
 """
 
+from cadis._io import replace_file, replace_text
 from cadis.store.checkpoint import Checkpoint, read_tensors, store_tensors
 from cadis.store.description_schema import MAX_INPUT_SIZE
 from cadis.store.folder import RunFolder
@@ -42,7 +43,7 @@ from cadis.store.observations import (
 )
 from cadis.store.resuming import check_same_parts
 from cadis.store.signature import find_code, permit_signed_code
-from cadis.store.storage import DamagedError, read_file, replace_file, replace_text, sync_folder
+from cadis.store.storage import DamagedError, make_folder, read_file, sync_folder
 from cadis.store.study import (
     PaperResults,
     PlannedRun,
@@ -50,6 +51,7 @@ from cadis.store.study import (
     StudyCallbacks,
     StudyFolder,
     Variant,
+    check_user_output,
     format_cell_label,
     format_cell_name,
     list_planned_runs,

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from cadis._io import replace_file
 from cadis.algorithm import ServerState
 from cadis.server import STRICT, Member, RunState
 from cadis.store.history import HistoryPrefix
@@ -30,7 +31,6 @@ from cadis.store.storage import (
     parse_tensor_metadata,
     read_file,
     read_verified,
-    replace_file,
     sync_folder,
     to_json,
 )
@@ -54,7 +54,8 @@ class Manifest:
         history: size and digest of the history at the end of the round.
         config: text of ``config.toml``, from which that file can be restored.
         files: digest of each other file of the run, by file name.
-        state: file of the models and the states of all parts; None before the first round.
+        state: file of the models and the states of all parts; None before the first round, and
+            after the last round of a run with ``--no-profiles``.
         clients: file of the state of each client, by client index.
         run: id of the run in a deployment.
         members: clients of a deployment.
@@ -71,6 +72,11 @@ class Manifest:
     run: str = ""
     members: tuple[Member, ...] = ()
     clock: float = 0.0
+
+    @property
+    def lacks_state(self) -> bool:
+        """Return whether the state was deleted at the end of the run."""
+        return self.round > 0 and self.state is None
 
     def to_bytes(self) -> bytes:
         """Return the content of the manifest file, which includes a digest of itself."""
@@ -118,7 +124,7 @@ class Checkpoint:
 
     def lock(self) -> Lock:
         """Create missing folders and lock the run."""
-        make_folder(self.client_folder)
+        make_folder(self.client_folder, self._folder.parent)
         return lock(self.lock_file, f"The run in {self._folder.parent}")
 
     def list_manifests(self) -> list[Path]:
@@ -140,6 +146,8 @@ class Checkpoint:
     def commit(self, manifest: Manifest, previous: Manifest | None = None) -> None:
         """Write the manifest to resume from; keep the round before it, and delete older files.
 
+        If the manifest has rounds but no state, the round before it is deleted too.
+
         Args:
             manifest: manifest of the round.
             previous: manifest of the round before; if it is not given, it is read from its file.
@@ -148,7 +156,9 @@ class Checkpoint:
             sync_folder(self.client_folder)
         replace_file(self._folder / f"round-{manifest.round}.json", manifest.to_bytes())
         sync_folder(self._folder)
-        if previous is None or previous.round != manifest.round - 1:
+        if manifest.lacks_state:
+            previous = None
+        elif previous is None or previous.round != manifest.round - 1:
             previous = self._read_round(manifest.round - 1)
         self._delete_all_but([manifest] if previous is None else [manifest, previous])
 

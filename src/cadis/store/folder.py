@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cadis._io import format_json, parse_toml
+from cadis._io import (
+    check_output,
+    check_single_name,
+    format_json,
+    get_draft_path,
+    has_name,
+    parse_toml,
+    replace_text,
+    write_draft,
+)
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
 from cadis.store.checkpoint import Checkpoint, Manifest
@@ -25,14 +34,11 @@ from cadis.store.storage import (
     DamagedError,
     catch_write_errors,
     compute_digest,
-    get_draft_path,
     make_damage_error,
     parse_json,
     read_file,
-    replace_text,
     retry_if_damaged,
     sync_folder,
-    write_draft,
 )
 
 _MARKER = ".cadis-run"
@@ -51,6 +57,8 @@ _DRAFT = re.compile(
 """Names of drafts: the content of a file is written to a draft, which is then renamed."""
 _SUFFIXES = {".json", ".jsonl", ".safetensors", ".toml"}
 """Suffixes of all files that a run writes."""
+_NAMES = {_MARKER, "checkpoint"}
+"""Names without such a suffix."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +94,25 @@ class RunFolder:
 
     def has_run(self) -> bool:
         """Return whether the folder has a run, finished or not."""
-        return (self.path / "config.toml").exists() or bool(self.checkpoint.list_manifests())
+        return has_name(self.path / "config.toml") or bool(self.checkpoint.list_manifests())
 
     def has_marker(self) -> bool:
         """Return whether cadis created the folder for a run."""
-        return (self.path / _MARKER).exists()
+        return has_name(self.path / _MARKER)
 
     def has_rounds(self) -> bool:
         """Return whether a round has finished, even if its history is lost."""
         manifest = self._read_manifest()
         return self.get_history_size() > 0 or (manifest is not None and manifest.round > 0)
 
+    def has_state(self) -> bool:
+        """Return whether the checkpoint has the state to resume from."""
+        manifest = self._read_manifest()
+        return manifest is not None and not manifest.lacks_state
+
     def has_summary(self) -> bool:
         """Return whether the run has finished, even if its summary is lost."""
-        return (self.path / "summary.json").exists() or "summary.json" in self._read_digests()
+        return has_name(self.path / "summary.json") or "summary.json" in self._read_digests()
 
     def get_history_size(self) -> int:
         """Return the size of the history in bytes, which grows with every round."""
@@ -112,13 +125,14 @@ class RunFolder:
         round; the files of such a run are deleted.
         """
         with catch_write_errors(self.path):
+            check_output(self.path)
             self._list_early_files()
             lock = self.checkpoint.lock()
             try:
                 # Check again: another process may have written files before this one got the lock.
                 for path in self._list_early_files():
                     path.unlink()
-                replace_text(self.path / _MARKER, _MARKER_TEXT)
+                replace_text(self.path / _MARKER, _MARKER_TEXT, self.path)
             except BaseException:
                 lock.close()
                 raise
@@ -126,10 +140,10 @@ class RunFolder:
 
     def lock_existing(self) -> Lock:
         """Lock the folder of a run that is resumed."""
-        self._check_has_run()
-        for path in self._list_paths().values():
-            if path.is_dir() and path.suffix in _SUFFIXES:
-                raise DamagedError(f"{path} is a folder but must be a file; move the folder away.")
+        with catch_write_errors(self.path):
+            check_output(self.path)
+            self._check_has_run()
+            self._check_files()
         with catch_write_errors(self.path):
             return self.checkpoint.lock()  # creates folders that are missing in a copy
 
@@ -137,7 +151,7 @@ class RunFolder:
         """Return all options, from ``config.toml`` or, if it is missing, from the checkpoint."""
         self._check_has_run()
         path = self.path / "config.toml"
-        if not path.exists() and (manifest := self._read_manifest()) is not None:
+        if not has_name(path) and (manifest := self._read_manifest()) is not None:
             return parse_toml(manifest.config, path)
         try:
             return parse_toml(self._read(path.name).decode(), path)
@@ -165,7 +179,7 @@ class RunFolder:
         """Return the content of the file of the last model, or of the best model so far."""
         name = "best.safetensors" if best else "model.safetensors"
         self._check_has_run()
-        if not (self.path / name).exists():
+        if not has_name(self.path / name):
             reason = "it has not finished: resume it, or use its best model so far"
             if best:
                 reason = "no round was tested yet: resume it"
@@ -174,13 +188,13 @@ class RunFolder:
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write an object to a JSON file."""
-        replace_text(self.path / name, format_json(content))
+        replace_text(self.path / name, format_json(content), self.path)
 
     @retry_if_damaged
     def read_history(self) -> list[RoundRecord]:
         """Return the records of all rounds; an incomplete last line is ignored."""
         manifest = self._read_manifest()
-        content = read_file(self.history_path) if self.history_path.exists() else b""
+        content = read_file(self.history_path) if has_name(self.history_path) else b""
         if manifest is not None:
             check_history(content, manifest.history, self.history_path)
         return parse_records(content, self.history_path)
@@ -188,7 +202,7 @@ class RunFolder:
     def stage(self, files: Mapping[str, bytes]) -> dict[str, str]:
         """Write the contents of files to drafts; return their digests for the next manifest."""
         for name, content in files.items():
-            write_draft(self.path / name, content)
+            write_draft(self.path / name, content, self.path)
         if files:
             sync_folder(self.path)
         return {name: compute_digest(content) for name, content in files.items()}
@@ -218,7 +232,9 @@ class RunFolder:
         self.publish(
             name
             for name, draft in drafts.items()
-            if draft.exists() and compute_digest(read_file(draft)) == manifest.files[name]
+            if has_name(draft)
+            and not draft.is_symlink()
+            and compute_digest(read_file(draft)) == manifest.files[name]
         )
 
     def delete_drafts(self) -> None:
@@ -238,7 +254,7 @@ class RunFolder:
         if digest in (None, compute_digest(content)):
             return content
         draft = get_draft_path(self.path / name)
-        staged = read_file(draft) if draft.exists() else b""
+        staged = read_file(draft) if has_name(draft) else b""
         if compute_digest(staged) != digest:
             raise make_damage_error(self.path / name)
         return staged
@@ -275,6 +291,22 @@ class RunFolder:
         folders = [folder for folder in run_folders if folder.is_dir() and not folder.is_symlink()]
         paths = (path for folder in folders for path in folder.iterdir() if path not in folders)
         return {path.relative_to(self.path).as_posix(): path for path in paths}
+
+    def _check_files(self) -> None:
+        """Raise an error if a file of the run is a folder or a pipe, or would change another file.
+
+        This is checked before the first round, not when the file is written.
+        """
+        check_output(self.figures)
+        for name, path in self._list_paths().items():
+            is_ours = path.suffix in _SUFFIXES or name in _NAMES or path.parent != self.path
+            if not is_ours or _DRAFT.fullmatch(name):
+                continue
+            check_output(path)
+            if path.is_dir() and path.suffix in _SUFFIXES:
+                raise DamagedError(f"{path} is a folder but must be a file; move the folder away.")
+            if path in (self.history_path, self.checkpoint.lock_file):  # not replaced
+                check_single_name(path)
 
     def _list_early_files(self) -> list[Path]:
         """Return the files of a run that stopped before its first round ended.

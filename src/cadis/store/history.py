@@ -8,13 +8,13 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from cadis._io import open_for_append, sync_file
 from cadis.server import RoundRecord
 from cadis.store.storage import (
     DamagedError,
     compute_digest,
     make_damage_error,
     parse_json,
-    sync_file,
 )
 
 
@@ -62,14 +62,14 @@ class HistoryWriter:
     def append(self, record: RoundRecord) -> None:
         """Append a round and flush it to the disk."""
         line = (json.dumps(record.to_json(), allow_nan=False) + "\n").encode()
-        with self._path.open("ab") as file:
+        with open_for_append(self._path) as file:
             file.write(line)
             sync_file(file)
         self._add(line)
 
     def resume_after(self, content: bytes) -> None:
         """Continue after ``content``, the beginning of the history; delete all that follows."""
-        with self._path.open("ab") as file:
+        with open_for_append(self._path) as file:
             file.truncate(len(content))
             sync_file(file)
         self._add(content)

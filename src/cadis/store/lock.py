@@ -9,6 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from cadis._io import check_output, check_single_name, has_name, open_regular
 from cadis.errors import CadisError
 
 _TIMEOUT = 0.1
@@ -37,6 +38,7 @@ def lock(path: Path, subject: str) -> Lock:
         subject: beginning of the error message, such as "The run in out".
     """
     path.parent.stat()  # FileLock would create a missing folder
+    _check_lock_file(path)
     file_lock = FileLock(
         path,
         thread_local=False,  # another thread may release the lock
@@ -56,7 +58,11 @@ def lock(path: Path, subject: str) -> Lock:
 
 def is_locked(path: Path) -> bool:
     """Return whether a process holds the lock."""
-    if not path.exists():
+    try:
+        _check_lock_file(path)
+    except (OSError, CadisError):  # no process of cadis holds a link or a pipe
+        return False
+    if not has_name(path):
         return False
     file_lock = FileLock(path, fallback_to_soft=False, preserve_lock_file=True)
     try:
@@ -66,6 +72,13 @@ def is_locked(path: Path) -> bool:
         return True
     except OSError:  # such as a folder without permission
         return False
+
+
+def _check_lock_file(path: Path) -> None:
+    """Raise an error if locking the file would change another file, or wait for a pipe."""
+    check_output(path)
+    if has_name(path):
+        check_single_name(path)
 
 
 def _write_owner(path: Path, descriptor: int) -> None:
@@ -83,6 +96,6 @@ def _read_owner(path: Path) -> str:
 
     Windows locks the first byte, which other processes cannot read; the id starts after it.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(1)
-        return file.read(_MAX_BYTES).decode(errors="replace")
+        return str(file.read(_MAX_BYTES).decode(errors="replace"))

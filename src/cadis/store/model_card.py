@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cadis._io import escape_controls
 from cadis.algorithm.methods import METHODS, get_method_label
 from cadis.algorithm.tasks import TASKS, Binary
 from cadis.data import CategoryColumn, ImagePreprocessing, NumberColumn, TablePreprocessing
@@ -25,6 +26,9 @@ _HUB_TASKS = {
 
 _MAX_CATEGORIES = 10
 """Maximum number of categories of a column to list; longer lists may be names of people."""
+
+_MARKDOWN = str.maketrans({"\\": "&#92;", "|": "\\|", "<": "&lt;", "[": "\\[", "`": "\\`"})
+"""Characters that would end a cell, or begin HTML, a link or code."""
 
 _UNNAMED = "the clients' own data"
 """Name of a dataset that the options do not name."""
@@ -51,7 +55,7 @@ def format_model_card(
     """
     sections = (
         _format_front_matter(description, summary),
-        f"# {_format_title(description)}",
+        f"# {_to_cell(_format_title(description))}",
         _format_introduction(description),
         _format_columns(description),
         "## How to use it",
@@ -252,7 +256,8 @@ def _format_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 
 def _to_cell(value: object) -> str:
     """Escape a text for a Markdown table."""
-    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+    text = escape_controls(" ".join(str(value).split()))
+    return text.translate(_MARKDOWN)
 
 
 def _format_value(value: object) -> str:

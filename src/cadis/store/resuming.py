@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cadis._io import parse_toml, to_toml
+from cadis._io import has_name, parse_toml, to_toml
 from cadis.algorithm import KINDS
 from cadis.algorithm.methods import get_method_label
 from cadis.data import USER_DATA_PREFIXES
@@ -64,6 +64,11 @@ def restore(folder: RunFolder, start: RunState, say: Say) -> tuple[RunState, Man
 
 def _restore_round(folder: RunFolder, path: Path, start: RunState) -> tuple[RunState, Manifest]:
     manifest, history = folder.checkpoint.read(path), folder.history_path
+    if manifest.lacks_state:
+        raise CadisError(
+            f"The run in {folder.path} is finished, and with --no-profiles its state was not kept, "
+            "so it cannot be resumed; start a new run."
+        )
     content = read_file(history) if manifest.round else b""
     check_history(content, manifest.history, history)
     if len(parse_records(content[: manifest.history.size], history)) != manifest.round:
@@ -92,9 +97,9 @@ def clean_up(
     best, digest = folder.path / BEST_MODEL_FILE, manifest.files.get(BEST_MODEL_FILE)
     folder.publish_pending(manifest)
     folder.delete_drafts()
-    if digest and not best.exists():
+    if digest and not has_name(best):
         say(f"{best} is missing; it will be written again after a round that is the best so far.")
-    is_changed = digest and best.exists() and compute_digest(read_file(best)) != digest
+    is_changed = digest and has_name(best) and compute_digest(read_file(best)) != digest
     if has_damaged_later_round and is_changed:
         # The file is from the damaged round, which runs again.
         other_files = {n: value for n, value in manifest.files.items() if n != BEST_MODEL_FILE}
@@ -107,7 +112,7 @@ def clean_up(
 def check_best_model(path: Path, manifest: Manifest) -> None:
     """Raise an error if the file of the best model has changed since it was written."""
     digest = manifest.files.get(path.name)
-    if digest and path.exists() and compute_digest(read_file(path)) != digest:
+    if digest and has_name(path) and compute_digest(read_file(path)) != digest:
         raise DamagedError(
             f"{path} is damaged: its content has changed since it was written; restore a copy, or "
             "delete the file to resume without it."

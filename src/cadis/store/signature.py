@@ -21,12 +21,12 @@ from typing import Any
 
 from platformdirs import user_data_path
 
-from cadis._io import is_file, is_user_code, locate_user_code, parse_toml, to_toml
+from cadis._io import is_file, is_user_code, locate_user_code, parse_toml, replace_file, to_toml
 from cadis.algorithm import KINDS, split_names
 from cadis.data import USER_DATA_PREFIXES, is_user_function
 from cadis.options import CHANGEABLE_OPTIONS
 from cadis.permission import permit_code
-from cadis.store.storage import read_file, replace_file
+from cadis.store.storage import read_file
 
 SIGNATURE_FILE = ".cadis-signature"
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64

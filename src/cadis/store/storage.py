@@ -7,17 +7,16 @@ file.
 import hashlib
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from cadis._io import check_file_size
+from cadis._io import check_file_size, has_name, make_private_folder, read_regular
 from cadis.errors import CadisError
 from cadis.types import StoredFile
 
@@ -40,36 +39,6 @@ def compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def get_draft_path(path: Path) -> Path:
-    """Return the path of the draft of a file, which is written first and then renamed."""
-    return path.with_name(f".{path.name}.draft")
-
-
-def write_draft(path: Path, content: bytes) -> Path:
-    """Write the draft of ``path`` and flush it to the disk; return its path."""
-    draft = get_draft_path(path)
-    with draft.open("wb") as file:
-        file.write(content)
-        sync_file(file)
-    return draft
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically. After a power loss it may still be the old file."""
-    write_draft(path, content).replace(path)
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Replace a text file atomically."""
-    replace_file(path, text.encode())
-
-
-def sync_file(file: IO[bytes]) -> None:
-    """Flush the content of a file to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def sync_folder(folder: Path) -> None:
     """Flush the names of the files in a folder to the disk; on Windows, do nothing."""
     if os.name == "nt":
@@ -81,11 +50,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, and flush their names to the disk."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in missing:
+def make_folder(folder: Path, root: Path) -> None:
+    """Create a folder and its parents, and flush their names to the disk.
+
+    Folders from ``root`` on must not be links. Only their owner can read the new folders.
+    """
+    for path in make_private_folder(folder, root):
         sync_folder(path.parent)
 
 
@@ -93,11 +63,10 @@ def read_file(path: Path) -> bytes:
     """Return the content of a file; raise :class:`DamagedError` if it cannot be read."""
     check_file_size(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-            raise DamagedError(f"{path} is not a file.")  # reading a pipe might never end
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
-        raise DamagedError(f"{path} is missing.") from None
+        state = "is a link to a missing file" if has_name(path) else "is missing"
+        raise DamagedError(f"{path} {state}.") from None
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror}.") from None
 

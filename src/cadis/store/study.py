@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, Literal, Protocol
 
-from cadis._io import Callbacks
+from cadis._io import Callbacks, check_output, has_name, replace_text
 from cadis.errors import CadisError
 from cadis.options import CHANGEABLE_OPTIONS
 from cadis.server import STRICT, OnRound, RoundRecord
@@ -19,9 +19,9 @@ from cadis.store.lock import lock
 from cadis.store.storage import (
     DamagedError,
     catch_write_errors,
+    make_folder,
     parse_json,
     read_file,
-    replace_text,
 )
 
 
@@ -146,16 +146,19 @@ class StudyFolder:
 
     def has_study(self) -> bool:
         """Return whether the folder has a study."""
-        return (self.path / "study.json").exists()
+        return has_name(self.path / "study.json")
 
     def get_run_folder(self, variant: Variant, seed: int) -> RunFolder:
         """Return the folder of one run."""
-        return RunFolder(self.path / variant.name / f"seed-{seed}")
+        folder = self.path / variant.name / f"seed-{seed}"
+        check_output(folder, folder.parent)
+        return RunFolder(folder)
 
     def write(self, study: Study) -> None:
         """Write ``study.json``."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        replace_text(self.path / "study.json", json.dumps(asdict(study), indent=1) + "\n")
+        make_folder(self.path, self.path)
+        text = json.dumps(asdict(study), indent=1) + "\n"
+        replace_text(self.path / "study.json", text, self.path)
 
     def read(self) -> Study:
         """Read ``study.json``."""
@@ -167,7 +170,7 @@ class StudyFolder:
         """Lock the folder until the end of the context; yield the result of :meth:`add`."""
         self._check_usable()
         with catch_write_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, self.path)
             study_lock = lock(self.lock_file, f"The study in {self.path}")
         with closing(study_lock):
             yield self.add(study)
@@ -188,6 +191,7 @@ class StudyFolder:
 
     def _check_usable(self) -> None:
         """Raise an error if the folder has files that do not belong to a study."""
+        check_output(self.path)
         if self.has_study():
             self.read()  # study.json may be a file of another program
             return
@@ -223,10 +227,12 @@ class PlannedRun:
     def is_finished(self) -> bool:
         """Return whether all rounds are finished and all files can be read."""
         if (
-            not (self.folder.path / "summary.json").exists()
+            not has_name(self.folder.path / "summary.json")
             or len(self.read_history()) != self.rounds
         ):
             return False
+        if not self.variant.options.get("profiles", True) and self.folder.has_state():
+            return False  # the run was killed before it deleted the state
         try:
             self.folder.read_json("federation.json")
             self.folder.read_json("summary.json")
@@ -258,6 +264,16 @@ def list_planned_runs(folder: StudyFolder, study: Study) -> Iterator[PlannedRun]
     for seed in study.seeds:
         for variant in study.variants:
             yield PlannedRun(variant, seed, folder.get_run_folder(variant, seed))
+
+
+def check_user_output(path: Path) -> None:
+    """Raise an error if a file or folder that a user names cannot be written without a link.
+
+    Links above it are the user's own, unless they are in the folder of a run or a study.
+    """
+    folders = (f for f in path.parents if RunFolder(f).has_marker() or StudyFolder(f).has_study())
+    *_, root = (path, *folders)  # the outermost
+    check_output(path, root)
 
 
 def format_cell_name(names: Sequence[str], values: Sequence[str]) -> str:

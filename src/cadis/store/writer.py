@@ -115,6 +115,8 @@ class RunWriter:
             record: record of the round.
             state: state after the round.
         """
+        if not self._keeps_profiles:
+            record = record.without_profiles()
         main_metric = self.algorithm.task.main_metric
         metrics = [get_metric(r, main_metric) for r in (*self.history, record)]
         *earlier_values, value = (-inf if metric is None else metric for metric in metrics)
@@ -163,8 +165,14 @@ class RunWriter:
             files[CARD_FILE] = card.encode()
         with self._catch_disk_errors():
             self._commit(self._manifest, files)
+            if not self._keeps_profiles:
+                self._commit(replace(self._manifest, state=None, clients={}), {})
         check_best_model(self.folder.path / BEST_MODEL_FILE, self._manifest)
         return summary
+
+    @property
+    def _keeps_profiles(self) -> bool:
+        return bool(self._options.get("profiles", True))
 
     def _encode_models(self, state: RunState) -> bytes:
         return encode_model(self.layout.unpack_models(state.global_models), self._describe(state))
@@ -205,6 +213,11 @@ class RunWriter:
         path, size = self.folder.history_path, manifest.history.size
         content = read_file(path)[:size] if size else b""
         self.history = parse_records(content, path)
+        if any(record.has_profiles() for record in self.history) and not self._keeps_profiles:
+            raise CadisError(
+                f"The run in {self.folder.path} has kept class profiles of earlier rounds; resume "
+                "it without --no-profiles, or start a new run."
+            )
         self._writer.resume_after(content)
 
     def _check_same(self, manifest: Manifest, state: RunState, start: RunState) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import time
 from typing import Any, ClassVar
 
+from cadis._io import check_output, make_private_folder
 from cadis.errors import RunError
 from cadis.server import RoundRecord
 from cadis.store import StudyFolder
@@ -95,7 +96,8 @@ class MLflow(Tracker):
 
     def _create_local_store(self) -> str:
         """Create the folder of the local database, and return the URI of the database."""
-        self._store_folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._store_folder)
+        check_output(self._store_folder / "mlflow.db")
         # Hide the messages about new tables.
         logging.getLogger("mlflow.store.db").setLevel(logging.WARNING)
         return f"sqlite:///{(self._store_folder / 'mlflow.db').as_posix()}"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image
 
+from cadis._io import check_output
 from cadis.trackers.scalars import collect_summary_scalars, flatten_options
 from cadis.trackers.tracker import Tracker, TrackingState, import_optional
 
@@ -19,6 +20,7 @@ class TensorBoard(Tracker):
     def _connect(self) -> None:
         self._module = import_optional("torch.utils.tensorboard")
         self._events = self._folder / "tensorboard"
+        check_output(self._events)
         self._is_resumed = any(self._events.glob("events.*"))
         if not self._is_resumed:
             self._state = TrackingState()

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+from cadis._io import has_name
 from cadis.errors import CadisError
 from cadis.server import RoundRecord
 from cadis.store import RunFolder
@@ -104,7 +105,7 @@ class Tracker(ABC):
 
     def _read_states(self) -> dict[str, Any]:
         """Return the saved states of all trackers by name; empty for a new run."""
-        is_new = not (self._folder / _FILE).exists()
+        is_new = not has_name(self._folder / _FILE)
         return {} if is_new else RunFolder(self._folder).read_json(_FILE)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
+from cadis._io import check_output
 from cadis.errors import CadisError, RunError
 from cadis.trackers.scalars import collect_summary_scalars, flatten_options
 from cadis.trackers.tracker import Tracker, import_optional
@@ -37,6 +38,7 @@ class WandB(Tracker):
     def _connect(self) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # do not send error reports to W&B
         self._wandb = import_optional("wandb")
+        check_output(self._folder / "wandb")
         self._mode = self._choose_mode()
         self._open_run: Any = None
 

@@ -151,12 +151,13 @@ def test_partitions_and_empty_files_are_replaced(tmp_path: Path) -> None:
     assert files[0].stat().st_mode == (tmp_path / "p.clusters.json").stat().st_mode
 
 
-def test_link_to_a_partition_is_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["p.json", "p.clusters.json"])
+def test_link_is_not_followed(name: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    (tmp_path / "p.json").symlink_to(tmp_path / "there" / "real.json")
-    write_partition(tmp_path / "p.json", ONE)
-    assert (tmp_path / "p.json").is_symlink()
-    assert json.loads((tmp_path / "there" / "real.json").read_text()) == {"0": [1], "1": [2]}
+    (tmp_path / name).symlink_to(tmp_path / "there" / "real.json")
+    with pytest.raises(CadisError, match=rf"{name} is a link to .* does not write through links"):
+        write_partition(tmp_path / "p.json", CLUSTERED)
+    assert not list((tmp_path / "there").iterdir())
 
 
 def test_old_partition_is_kept_if_writing_fails(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Partitions that are not drawn at random: defined by the dataset, or read from a file."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cadis._io import check_path, format_json, is_file, make_write_error, read_json_object
+from cadis._io import (
+    check_output,
+    check_path,
+    format_json,
+    get_draft_path,
+    has_name,
+    make_write_error,
+    read_json_object,
+    write_draft,
+)
 from cadis.data.partition.splitting import Partition
 from cadis.errors import CadisError
 from cadis.types import ClientId
@@ -135,11 +143,10 @@ def _replace_all(texts: Mapping[Path, str]) -> None:
     drafts: dict[Path, Path] = {}
     try:
         for file, text in texts.items():
-            target = Path(os.path.realpath(file))  # a link stays a link
-            drafts[target] = target.with_name(f".{target.name}.draft-{os.getpid()}")
-            drafts[target].write_text(text, encoding="utf-8")
-        for target, draft in drafts.items():
-            draft.replace(target)
+            drafts[file] = get_draft_path(file)
+            write_draft(file, text.encode())
+        for file, draft in drafts.items():
+            draft.replace(file)
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)
@@ -147,6 +154,7 @@ def _replace_all(texts: Mapping[Path, str]) -> None:
 
 def _check_replaceable(path: Path, is_valid: Callable[[Any], bool]) -> None:
     """Raise an error if the file exists and was not written by :func:`write_partition`."""
+    check_output(path)
     if not path.exists() or not path.stat().st_size:
         return
     try:
@@ -200,7 +208,7 @@ def _check_indices(subject: str, indices: Any, num_samples: int, minimum: int) -
 
 
 def _read_clusters(path: Path, clients: list[str]) -> Tensor | None:
-    if not is_file(path):
+    if not has_name(path):
         return None
     content = read_json_object(path)
     if set(content) != set(clients) or not all(map(_is_cluster, content.values())):

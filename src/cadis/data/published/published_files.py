@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from platformdirs import user_cache_path
 
-from cadis._io import is_file
+from cadis._io import is_file, open_regular
 from cadis.data.preprocessing import ImagePreprocessing
 from cadis.data.published.catalogue import CATALOGUE
 from cadis.data.published.formats import FileFormat, PublishedDataset
@@ -117,8 +117,8 @@ def find_problems(files: DatasetFiles) -> Iterator[str]:
 def read_content(path: Path) -> bytes:
     """Return the content of a file, decompressed if it is gzipped."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        with open_regular(path) as file:
+            content: bytes = file.read(MAX_BYTES + 1)
         if content[:2] == b"\x1f\x8b":
             with gzip.open(io.BytesIO(content)) as unzipped:
                 content = unzipped.read(MAX_BYTES + 1)

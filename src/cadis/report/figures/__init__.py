@@ -5,6 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from cadis._io import make_private_folder
 from cadis.analysis import Results
 from cadis.report.figures import clusters, curves, fairness, models, studies
 from cadis.report.partition import draw_federation
@@ -51,7 +52,7 @@ def draw_figures(results: Results, folder: Path, pdf: bool = True) -> list[Path]
         >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
         >>> draw_figures(results, Path("figures"), pdf=False)  # doctest: +SKIP
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     paths = []
     for name, draw in _FIGURES.items():
         with figure_style():

@@ -6,9 +6,9 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
+from cadis._io import make_private_folder, open_regular, replace_text
 from cadis.analysis import Results
 from cadis.report.page.content import make_page_data
-from cadis.store import replace_text
 
 _ASSETS = files("cadis.report.page") / "assets"
 SCRIPTS = (
@@ -40,7 +40,7 @@ def write_report(results: Results, path: Path, run_folders: Sequence[Path] = ())
         >>> results = read_results([Path("runs/compare-digits")])  # doctest: +SKIP
         >>> write_report(results, Path("report.html"))  # doctest: +SKIP
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     data = json.dumps(make_page_data(results), allow_nan=False, separators=(",", ":"))
     safe = data.replace("<", "\\u003c")  # a name with </script> must not end the element
     text = assemble_page(f'<script type="application/json" id="data">{safe}</script>')
@@ -66,8 +66,8 @@ def is_report_of_other_runs(path: Path, run_folders: Sequence[Path]) -> bool:
 def _read_head(path: Path) -> str:
     """Read the beginning of a page; empty if it cannot be read."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_HEAD_CHARS)
+        with open_regular(path, "r", encoding="utf-8", errors="replace") as file:
+            return str(file.read(_HEAD_CHARS))
     except OSError:
         return ""
 
