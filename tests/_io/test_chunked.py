@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cadis._io import all_finite, allocate_vector, compute_squared_distance, map_chunks
+from cadis._io import (
+    all_finite,
+    allocate_vector,
+    compute_squared_distance,
+    estimate_squared_distance,
+    map_chunks,
+)
 from cadis._io.chunked import write_mean
 from cadis.algorithm import average_tensors
 from cadis.rng import use_one_thread
@@ -140,3 +146,12 @@ def test_squared_distance_by_hand_and_over_chunks() -> None:
     a, b = draw_vector(0).view(-1, 5), draw_vector(1).view(-1, 5)
     expected = float((a.double() - b.double()).square().sum())
     assert compute_squared_distance(a, b) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [1e-3, 1.0, 1e19, 3e38])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_estimate_of_a_distance_does_not_overflow(value: float, dtype: torch.dtype) -> None:
+    one, other = torch.full((2, 200_000), value, dtype=dtype), torch.zeros(2, 200_000, dtype=dtype)
+    expected = 400_000 * float(one[0, 0].double()) ** 2
+    assert estimate_squared_distance(one, -one) == pytest.approx(4 * expected, rel=1e-4)
+    assert estimate_squared_distance(one, other) == pytest.approx(expected, rel=1e-4)

@@ -16,6 +16,7 @@ from cadis._io.chunked import (
     all_finite,
     allocate_vector,
     compute_squared_distance,
+    estimate_squared_distance,
     map_chunks,
     scatter_rows,
     write_mean,

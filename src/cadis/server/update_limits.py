@@ -1,7 +1,7 @@
 """Limits on the sizes of updates: what no honest training can give is rejected.
 
-The limits are wide. They are no defence against a client that sends harmful values of a usual size.
-All sizes are computed in float64, because the square of a large float32 overflows.
+The limits are wide. They are no defense against a client that sends harmful values of a usual size.
+Sizes that overflow in single precision are computed in float64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from cadis._io import compute_squared_distance
+from cadis._io import estimate_squared_distance
 from cadis.algorithm import ServerState
 from cadis.algorithm.vectors import MIN_MODEL_NORM
 from cadis.server.records import Rejection
@@ -125,7 +125,7 @@ def _measure_update(
     sizes: dict[_Key, float] = {}
     for name, model in update.message.models.items():
         vectors, start = model.vectors(), state.models[name]
-        length = sqrt(compute_squared_distance(vectors["parameters"], start.parameters))
+        length = sqrt(estimate_squared_distance(vectors["parameters"], start.parameters))
         parts = {("model", ""): length / norms[name]}
         parts |= _measure_buffers(vectors["buffers"], start, buffers)
         parts["counter", ""] = _largest_change(vectors["counters"], start.counters) / _MIN_COUNTER
@@ -212,5 +212,5 @@ def _largest_change(one: Tensor, other: Tensor) -> float:
 def _compute_norm(vector: Tensor, smallest: float = MIN_MODEL_NORM) -> float:
     """Return the norm of a vector, but at least ``smallest``."""
     real = torch.view_as_real(vector) if vector.is_complex() else vector
-    square = compute_squared_distance(real, real.new_zeros(()).expand_as(real))
+    square = estimate_squared_distance(real, real.new_zeros(()).expand_as(real))
     return max(smallest, sqrt(square))
