@@ -134,11 +134,12 @@ def test_poisoned_model_is_replaced_by_the_model_before(
     for node in grid.nodes.values():
         node.app = app
     grid.nodes[NODE].app = make_altered_app(app, poison_second_round())
-    accuracies = []
+    accuracies: list[float] = []
 
-    def test(_number: int, arrays: ArrayRecord) -> MetricRecord:
-        record = server_test(model, make_federation().test)(_number, arrays)
-        accuracies.append(record["accuracy"])
+    def test(number: int, arrays: ArrayRecord) -> MetricRecord:
+        record = server_test(model, make_federation().test)(number, arrays)
+        assert record is not None
+        accuracies.append(float(str(record["accuracy"])))
         return MetricRecord({"accuracy": accuracies[-1]})
 
     strategy = MethodStrategy("fedavg", seed=7, fraction_evaluate=0)

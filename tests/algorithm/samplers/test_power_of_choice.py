@@ -92,3 +92,8 @@ def test_participants_of_a_run_have_the_highest_last_losses(tmp_path: Path) -> N
         lowest_chosen = min(known[int(client)] for client in after.participants)
         others = [known[client] for client in range(5) if client not in after.participants]
         assert lowest_chosen >= max(others)
+
+
+def test_loss_that_is_not_finite_is_unknown() -> None:
+    state = learn_losses({0: float("nan"), 1: 2.0, 2: float("inf")})
+    assert state["losses"].tolist() == [2.0]

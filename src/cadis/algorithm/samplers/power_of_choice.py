@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -67,11 +67,11 @@ class PowerOfChoice(BaseSampler):
         return server_round.select_clients(torch.tensor(candidates[:num_participants]))
 
     def learn(self, feedback: SamplerFeedback, state: TensorState) -> TensorState:
-        """Store the training loss and the number of samples of the participants."""
+        """Store the training loss, if it is finite, and the number of samples of participants."""
         reported = {
             update.client_id: (update.scalars["train_loss"], update.num_samples)
             for update in feedback.updates
-            if "train_loss" in update.scalars
+            if isfinite(update.scalars.get("train_loss", inf))  # NaN has no rank
         }
         known = read_client_rows(state, "losses", "sizes") | reported
         losses, sizes = zip(*known.values(), strict=True) if known else ((), ())
