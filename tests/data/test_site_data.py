@@ -170,7 +170,7 @@ def test_special_and_missing_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "loop.npz").symlink_to("loop.npz")
     names = ("pipe.npz", "loop.npz", "x" * 300 + ".npz", "caf\udce9.npz", "none.safetensors")
     for name in names:
-        with pytest.raises(CadisError, match="cannot be (read|used)") as caught:
+        with pytest.raises(CadisError, match=r"cannot be (read|used)") as caught:
             load_site_data(tmp_path / name, CLASSES)
         str(caught.value).encode()
     np.savez(tmp_path / "there\udce9.npz", inputs=INPUTS.numpy())
