@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cadis.errors import CadisError
 
 _MAX_NAME = 200
-"""Maximum number of characters of a name in an error message."""
+"""Maximum number of characters of a name, and of all names, in an error message."""
 
 
 class UntrustedCodeError(CadisError):
@@ -69,13 +69,25 @@ def permit_code(names: Iterable[str]) -> None:
         permission.names.update(names)
 
 
-def check_code(name: str) -> None:
-    """Raise an error if the code of this name is not allowed."""
+def check_code(*names: str, source: str = "") -> None:
+    """Raise an error that lists the names whose code is not allowed, if there are any.
+
+    Args:
+        names: names of code.
+        source: what names it, for the error message; by default the source of the context.
+    """
     permission = _permission.get()
-    if permission is None or permission.trust or name in permission.names:
+    if permission is None or permission.trust:
         return
-    shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."
-    raise UntrustedCodeError(
-        f"{permission.source} asks to run the code {shown!r}, which could do anything; if you "
-        "trust it, add --trust (in Python: trust=True), or name the code yourself."
-    )
+    refused = [name for name in dict.fromkeys(names) if name not in permission.names]
+    if refused:
+        listed = _shorten(", ".join(repr(_shorten(name)) for name in refused))
+        raise UntrustedCodeError(
+            f"{source or permission.source} asks to run the code {listed}, which could do "
+            "anything; if you trust it, add --trust (in Python: trust=True), or name the code "
+            "yourself."
+        )
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}..."

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from cadis._io import is_file, read_toml
+from cadis._io import is_file, read_toml, to_printable
 from cadis.algorithm import (
     KINDS,
     Kind,
@@ -160,8 +160,7 @@ def find_user_parts(arguments: Sequence[str]) -> list[Part]:
 def check_files(arguments: Sequence[str]) -> None:
     """Raise an error if a file of options on the command line names code that is not allowed."""
     for path in _list_option_files(arguments):
-        for name in find_code(read_toml(path)):
-            check_code(name)
+        check_code(*find_code(read_toml(path)), source=to_printable(path))
 
 
 def _list_option_files(arguments: Sequence[str]) -> list[Path]:

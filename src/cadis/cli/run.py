@@ -40,7 +40,8 @@ def run(
     if resume:
         if out is None or experiment is not None or preset is not None:
             raise CadisError(
-                "--resume needs the folder of the run (--out FOLDER), and no file or preset."
+                "Give the folder of the run to continue, without a file or preset: --resume "
+                "--out FOLDER."
             )
         file = RunFolder(out).read_config()
         permit_signed_code(out, file)

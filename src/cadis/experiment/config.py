@@ -139,8 +139,7 @@ def _resolve(file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Experimen
     parameters = {key: value for key, value in overrides.items() if key not in list_option_names()}
     options = flat | {key: value for key, value in overrides.items() if key not in parameters}
     _check_flat(flat)
-    for name in find_code(options):
-        check_code(name)  # the model and the dataset are loaded later
+    check_code(*find_code(options))  # the model and the dataset are loaded later
     chosen_classes = find_part_classes(options)
     settings = _validate_settings(options, parameters)
     partition: type[Any] = PARTITIONERS.get(settings.partition, MultiCluster)

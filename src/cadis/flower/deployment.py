@@ -118,7 +118,7 @@ def _write_texts(folder: Path, plan: DeploymentPlan) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     for name in programs:
         (folder / name).chmod(0o755)
-    (folder / "runs").mkdir()
+    (folder / "runs").mkdir(mode=0o700)
 
 
 def _make_readme(plan: DeploymentPlan) -> str:

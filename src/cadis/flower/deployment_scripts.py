@@ -218,7 +218,7 @@ check_run() {{
         remove_empty_run || :
     elif {status} | grep -q '"status": "finished:completed"'; then
         return
-    elif remove_empty_run; then
+    elif remove_empty_run || [ ! -s "$out/history.jsonl" ]; then
         echo "The run failed before its first round." >&2
     else
         echo "The run did not complete. Resume it with: ./resume.sh '$out'" >&2
@@ -261,9 +261,9 @@ done
 RUN_SCRIPT = (
     SCRIPT_HEADER % "Train. Arguments are passed on to flwr run, such as --run-config 'rounds=50'."
     + f""". ./flower/environment.sh
-mkdir -p runs
-until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir "$out" 2>/dev/null; do
-    [ -d "$out" ] || mkdir "$out"  # shows the error and exits
+mkdir -p -m 700 runs
+until out="$PWD/runs/$(date +%Y-%m-%d-%H%M%S)" && mkdir -m 700 "$out" 2>/dev/null; do
+    [ -d "$out" ] || mkdir -m 700 "$out"  # shows the error and exits
     sleep 1  # another run started in the same second
 done
 echo "Results: $out"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,12 @@ from cadis.errors import CadisError
 from cadis.inference.inputs import check_tensor, read_batches
 from cadis.inference.network import build_described_network
 from cadis.models import build_user_network
-from cadis.permission import UntrustedCodeError, restrict_code, restrict_code_by_default
+from cadis.permission import (
+    UntrustedCodeError,
+    check_code,
+    restrict_code,
+    restrict_code_by_default,
+)
 from cadis.store import (
     DamagedError,
     ModelDescription,
@@ -308,7 +313,7 @@ def load(
             "model should be a module, a function or class that creates one, or its name "
             f"'FILE.py:FUNCTION', not {format_value(model)}."
         )
-    if is_file(path):
+    if is_file(path) or path.suffix == ".safetensors":
         tensors, description = parse_model(read_file(path), source)
     else:  # config.toml has the full paths of user code, the description has not
         folder = RunFolder(path)
@@ -321,12 +326,17 @@ def load(
         task = _get_name(options, "task", description.task)
     with restrict_code(typed, trust, f"The model in {source}"):
         permit_signed_code(path, options)
+        check_code(*(given for given in (network, task) if _is_code(given)))
         if isinstance(network, str) and not is_user_code(network):
             module = build_described_network(network, description, state_dict, source)
         else:
             module = _make_user_module(network, description, source)
             _load_state_dict(module, state_dict, source)
         return Predictor(module, description, task)
+
+
+def _is_code(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and is_user_code(value)
 
 
 def _get_name(options: Mapping[str, Any], key: str, default: str) -> str:

@@ -10,8 +10,8 @@ from math import prod
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from unicodedata import category
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
-from pydantic import Discriminator
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from pydantic import AfterValidator, Discriminator
 
 from cadis.algorithm.tasks import TASKS
 from cadis.errors import CadisError
@@ -25,13 +25,21 @@ _MAX_SIZE = 2**30
 """Maximum number of values of an input of a user's own network, which may be a large volume."""
 
 
-def has_no_control_characters(text: str) -> bool:
-    """Return whether a text can be printed on a terminal without changing the terminal."""
-    return text.isprintable() or all(c in "\t\n\r" or category(c) != "Cc" for c in text)
+def _check_text(text: str) -> str:
+    """Refuse control characters, which would change a terminal on which the text is printed."""
+    if not all(c in "\t\n\r" or category(c) != "Cc" for c in text):
+        raise ValueError("has control characters")
+    return text
 
 
-_Text: TypeAlias = Annotated[str, MaxLen(10_000), Predicate(has_no_control_characters)]
-_Name: TypeAlias = Annotated[str, MaxLen(1000), Predicate(str.isprintable)]
+def _check_name(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("has characters that cannot be printed")
+    return text
+
+
+_Text: TypeAlias = Annotated[str, MaxLen(10_000), AfterValidator(_check_text)]
+_Name: TypeAlias = Annotated[str, MaxLen(1000), AfterValidator(_check_name)]
 _Size: TypeAlias = Annotated[int, Gt(0), Le(_MAX_SIZE)]
 _Count: TypeAlias = Annotated[int, Ge(0), Le(2**53)]
 _Dtype: TypeAlias = Literal[
