@@ -81,10 +81,10 @@ def test_chance_scores_are_those_of_shuffled_classes() -> None:
 
 def test_required_confidence_by_hand() -> None:
     rounds = torch.tensor([1, 3] * 5)  # two on average
-    expected = 0.11 + 1 / 10 + 0.05 / 2
+    expected = 0.13 + 1 / 10 + 0.05 / 2
     assert compute_required_confidence(rounds, num_classes=10) == pytest.approx(expected)
     assert compute_required_confidence(rounds, num_classes=3) == 0.75
-    expected = 0.11 + 1 / 2 + 0.05 / 20  # later rounds have a smaller weight
+    expected = 0.13 + 1 / 2 + 0.05 / 20  # later rounds have a smaller weight
     assert compute_required_confidence(torch.tensor([20, 90]), 10) == pytest.approx(expected)
 
 

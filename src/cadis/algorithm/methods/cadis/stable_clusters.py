@@ -46,7 +46,6 @@ _NUM_ROUNDS = 7  # the excess is the median of so many rounds
 _NEAR_BEST = 0.06  # numbers of clusters whose excess is smaller by this are nearly as good
 _SWITCH_MARGIN = 0.03  # a number that was chosen is kept if its excess is smaller by this, too
 _KEEP_MARGIN = 0.03  # clusters that were found are kept if the confidence is smaller by this
-_REGROUP_MARGIN = 0.03  # clients are regrouped only if the silhouette becomes larger by this
 _FEW_CLASSES = 3  # with so few classes, shuffled profiles are as similar as true clusters
 _REQUIRED_WITH_FEW_CLASSES = 0.75
 
@@ -121,7 +120,7 @@ class StableClusters:
         return best + 2
 
     def _choose_labels(self, labels: Tensor, similarity: Tensor, profiles: Tensor) -> Tensor:
-        """Return the nearest known centers, or the labels of average linkage if clearly better.
+        """Return the labels of average linkage, or the nearest known centers if these are better.
 
         Labels of average linkage are renumbered, so that a cluster keeps its label, (n,).
         """
@@ -129,8 +128,7 @@ class StableClusters:
         if 1 < number == len(self.centers):
             nearest = self.predict(profiles.to(self.centers.dtype))
             silhouettes = compute_silhouettes(similarity, torch.stack([nearest, labels]))
-            gain = silhouettes[1] - silhouettes[0]
-            if len(nearest.unique()) == number and gain <= _REGROUP_MARGIN:
+            if len(nearest.unique()) == number and silhouettes[0] >= silhouettes[1]:
                 return nearest
         return _match_labels(compute_centers(profiles, labels), self.centers)[labels]
 
@@ -152,7 +150,7 @@ class StableClusters:
 def compute_required_confidence(num_rounds: Tensor, num_classes: int) -> float:
     """Return the confidence above which there are clusters.
 
-    It is ``0.11 + 1 / n + 0.05 / r`` for n clients with r rounds each on average, since the
+    It is ``0.13 + 1 / n + 0.05 / r`` for n clients with r rounds each on average, since the
     excess varies more with few clients or few rounds. The constants were chosen so that the excess
     of random profiles, and of clients whose classes differ gradually, is below. With two or three
     classes, profiles of different clients are often similar, so that the confidence has to be 0.75.
@@ -164,7 +162,7 @@ def compute_required_confidence(num_rounds: Tensor, num_classes: int) -> float:
     if num_classes <= _FEW_CLASSES:
         return _REQUIRED_WITH_FEW_CLASSES
     rounds = float(num_rounds.double().clamp(max=PROFILE_WINDOW).mean())
-    return 0.11 + 1 / len(num_rounds) + 0.05 / rounds
+    return 0.13 + 1 / len(num_rounds) + 0.05 / rounds
 
 
 def _compute_chance_scores(mean_profiles: Tensor, seed: int) -> Tensor:
