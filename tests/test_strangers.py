@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from torch import nn
 
 import cadis
 from cadis import CadisError, RunError
 from cadis.algorithm.tasks import Classification
+from cadis.cli.command_line import commands
 from cadis.experiment import resolve, run_experiment
 from cadis.models import small_cnn
 from cadis.store import StudyFolder
@@ -153,6 +155,36 @@ def test_command_in_its_own_process_runs_no_code(run: Path, enter: Enter) -> Non
     assert result.returncode == 2
     assert "asks to run the code 'os:abort'" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "file", "arguments"),
+    [
+        ('model = "canary.py:exp.toml"', "canary.py:exp.toml", ["run", "canary.py:exp.toml"]),
+        (
+            'method = "canary.py:exp.toml"',
+            "canary.py:exp.toml",
+            ["run", "canary.py:exp.toml", "-h"],
+        ),
+        ('task = "canary:p"', "e.toml", ["run", "e.toml", "--partition", "canary:p"]),
+        ('task = "canary:p"', "e.toml", ["run", "e.toml", "--out", "canary:p"]),
+        ('model = "canary:p"', "e.toml", ["run", "e.toml", "--dataset", "csv:x,canary:p"]),
+        ('model = "canary:p"', "e.toml", ["compare", "e.toml", "--grid", "lr=1,canary:p"]),
+    ],
+)
+def test_name_of_a_file_permits_no_code(
+    content: str, file: str, arguments: list[str], enter: Enter
+) -> None:
+    marker = write_canaries(enter("here"))
+    Path(file).write_text(content)
+    CliRunner().invoke(commands, arguments)
+    assert not marker.exists()
+
+
+def test_error_lists_all_code_that_a_file_names(enter: Enter) -> None:
+    write_canaries(enter("here"))
+    Path("two.toml").write_text('model = "canary.py:net"\nmethod = "canary.py:Other"\n')
+    assert "asks to run the code 'canary.py:Other', 'canary.py:net'" in refuse("run", "two.toml")
 
 
 def begin_run(folder: Path) -> None:

@@ -1,13 +1,14 @@
 """Limits on the sizes of updates, for any number of participants and in float64."""
 
 from dataclasses import replace
-from math import inf
+from math import inf, nan
 
 import pytest
 import torch
 
 from cadis.algorithm.methods import SCAFFOLD, FedAvg, FedNova
 from cadis.algorithm.weight_limits import limit_weights
+from cadis.server import Rejection
 from cadis.server.update_limits import TOO_LONG, check_sizes
 from cadis.server.validation import find_defect
 from cadis.types import ClientUpdate, Message, ModelState
@@ -149,3 +150,10 @@ def test_wrong_number_of_steps_does_not_scale_the_round_of_fednova(steps: float)
     result = FedNova().aggregate(make_server_round(), updates, make_server_state(flat_model(0.0)))
     assert float(result.weights.max()) <= 0.2 + 1e-9
     assert 0.7 <= float(result.models["model"].parameters) <= 1.4
+
+
+def test_reason_that_quotes_a_long_name_is_cut() -> None:
+    update = make_update(1, 5, flat_model(), **{"x" * 3_000_000: nan})
+    reason = find_defect(update, FedAvg(), make_server_state(flat_model()))
+    assert reason is not None
+    assert Rejection(1, reason).reason == f"its {'x' * 496}..."

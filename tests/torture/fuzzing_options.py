@@ -3,6 +3,7 @@
 import contextlib
 import io
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -170,13 +171,18 @@ def draw_python_call(folder: Path, _base: Path, draw: Draw) -> Case:
     return f"cadis.run {options!r}", call
 
 
-def draw_comparison(_folder: Path, _base: Path, draw: Draw) -> Case:
+def draw_comparison(folder: Path, _base: Path, draw: Draw) -> Case:
     """Draw a call of ``cadis.compare`` with one odd argument, which trains nothing."""
     names = ["methods", "seeds", "seed", "grid", "preset", "targets", "progress", "on_round"]
     names += ["track", "out", "rounds", "clients", "per_round", "ratio", "epochs", "workers"]
     name, value = draw(st.sampled_from(names)), draw(ODD_VALUES)
     options = {"methods": ["fedavg"], "seeds": 1, "dataset": "none.py:f", name: value}
-    return f"cadis.compare {name}={value!r}", lambda: cadis.compare(**options)
+
+    def call() -> None:
+        with chdir(folder):  # an odd value of "out" may be the name of a folder
+            cadis.compare(**options)
+
+    return f"cadis.compare {name}={value!r}", call
 
 
 def draw_prediction(_folder: Path, _base: Path, draw: Draw) -> Case:

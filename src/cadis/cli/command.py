@@ -6,9 +6,10 @@ Modules that need torch are imported when a command is called, so that ``--help`
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from cadis.permission import restrict_code
 
 TRUST = "--trust"
 """Option that allows the code that files name."""
+_PART_OPTIONS = frozenset(
+    {"--method", "--methods", "--sampler", "--server-optimizer"}
+    | {"--transforms", "--task", "--local-optimizer"}
+)
+"""Options whose values may name code, separated by commas."""
 
 _ARGUMENTS = "cadis.arguments"
 _NO_BREAK_SPACE, _NO_BREAK_HYPHEN = "\u00a0", "\u2011"
@@ -206,13 +212,23 @@ class GeneratedCommand(CadisCommand):
                     _write_rows(formatter, part_names, rows)
 
 
-def _list_names(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield all names in arguments such as ``--grid=method=fedavg,mine.py:Mine``."""
-    for argument in arguments:
-        parts = argument.split("=")
-        for start in range(len(parts)):
-            text = "=".join(parts[start:])
-            yield from (name.strip() for name in (text, *text.split(",")))
+def _list_names(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the names of code that the user typed.
+
+    These are only the values of options that can name code: a stranger may have chosen the name of
+    a file or folder on the command line.
+    """
+    if arguments[:1] == ["methods"]:  # cadis methods FILE.py:CLASS
+        yield from arguments[1:]
+    for argument, following in pairwise([*arguments, ""]):
+        option, equals, value = argument.partition("=")
+        value = value if equals else following
+        if option == "--grid":
+            option, _, value = f"--{value}".partition("=")
+        if option in _PART_OPTIONS:
+            yield from (name.strip() for name in (value, *value.split(",")))
+        elif option in ("--model", "--dataset"):
+            yield value
 
 
 def _write_rows(

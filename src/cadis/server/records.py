@@ -21,6 +21,8 @@ from cadis.algorithm import ServerState
 from cadis.training import Evaluation
 from cadis.types import ClientId, ModelState, StoredFile, TensorState
 
+_MAX_REASON = 500
+"""Maximum number of characters of the reason of a rejection."""
 _MAX_LISTED = 32 * 32
 """Maximum number of entries of a matrix that is stored as lists; larger matrices are packed."""
 
@@ -110,11 +112,19 @@ def _to_json_value(value: Any, digits: int | None) -> Any:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A client whose update was not used, and the reason."""
+    """A client whose update was not used, and the reason.
+
+    A reason may quote names that the client sent, so a long one is cut.
+    """
 
     __pydantic_config__: ClassVar = STRICT
     client: ClientId
     reason: str
+
+    def __post_init__(self) -> None:
+        """Cut the reason."""
+        if len(self.reason) > _MAX_REASON:
+            object.__setattr__(self, "reason", f"{self.reason[:_MAX_REASON]}...")
 
 
 @dataclass(frozen=True)
