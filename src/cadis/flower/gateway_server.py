@@ -6,6 +6,7 @@ SuperLink cannot read another request in it.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,9 +30,12 @@ class Limits:
 
     Attributes:
         body_bytes: largest body of a request. Flower sends arrays in parts of 5 MiB.
-        connections: if there are more, the one that has waited longest for a request is closed.
+        connections: if there are more, one is closed: of the address with most connections, the
+            one whose request began first.
         head_seconds: time in which the head of a request must arrive, and between two requests.
         part_seconds: time for each 64 KiB of a body or of an answer.
+        body_seconds: time for a whole body, in addition to its size divided by ``body_rate``.
+        body_rate: bytes per second.
         answer_seconds: time in which the SuperLink must begin its answer.
     """
 
@@ -39,6 +43,8 @@ class Limits:
     connections: int = 1000
     head_seconds: float = 20.0
     part_seconds: float = 30.0
+    body_seconds: float = 60.0
+    body_rate: int = 256 * 1024
     answer_seconds: float = 120.0
 
 
@@ -47,12 +53,11 @@ class Gateway:
 
     def __init__(self, upstream: httpx.AsyncClient, limits: Limits) -> None:
         self._upstream, self._limits = upstream, limits
-        self._open = 0
-        self._waiting: dict[asyncio.StreamWriter, None] = {}  # the oldest first
+        # The address of each open connection; the one whose request began first is the first.
+        self._addresses: dict[asyncio.StreamWriter, str] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
-        self._open += 1
         try:
             while await self._serve_request(reader, writer):
                 pass
@@ -64,17 +69,23 @@ class Gateway:
         except asyncio.CancelledError:  # the gateway ends; Python 3.11 would print a traceback
             writer.transport.abort()
         finally:
-            self._open -= 1
-            writer.close()  # waits until the client has read everything
-            seconds = self._limits.part_seconds
-            asyncio.get_running_loop().call_later(seconds, writer.transport.abort)
+            await self._close(writer)
+
+    async def _close(self, writer: asyncio.StreamWriter) -> None:
+        """Close a connection; it counts as open until the client has read everything."""
+        writer.close()
+        with suppress(OSError, asyncio.CancelledError):
+            async with asyncio.timeout(self._limits.part_seconds):
+                await writer.wait_closed()
+        writer.transport.abort()
+        self._addresses.pop(writer, None)
 
     async def _serve_request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         """Answer one request; return whether the connection stays open."""
         lines: list[bytes] = []
-        self._wait(writer)
+        self._begin(writer)
         try:
             async with asyncio.timeout(self._limits.head_seconds):
                 request = await read_request(reader, lines, self._limits.body_bytes)
@@ -83,17 +94,20 @@ class Gateway:
                 reason = str(error) or "its head came too slowly"
                 await self._refuse(reader, writer, lines[0], reason)
             return False
-        finally:
-            self._waiting.pop(writer, None)
         return await self._forward(request, reader, writer)
 
-    def _wait(self, writer: asyncio.StreamWriter) -> None:
-        """Note that a connection waits for a request; close the oldest if there are too many."""
-        self._waiting[writer] = None
-        if self._open > self._limits.connections:
-            oldest = next(iter(self._waiting))
-            del self._waiting[oldest]
-            oldest.transport.abort()
+    def _begin(self, writer: asyncio.StreamWriter) -> None:
+        """Note that a request begins; close another connection if there are too many.
+
+        So one address cannot keep others out, whatever its connections wait for.
+        """
+        self._addresses.pop(writer, None)
+        self._addresses[writer] = _get_address(writer)
+        if len(self._addresses) > self._limits.connections:
+            ((most, _),) = Counter(self._addresses.values()).most_common(1)
+            first = next(key for key, address in self._addresses.items() if address == most)
+            del self._addresses[first]
+            first.transport.abort()
 
     async def _refuse(
         self,
@@ -141,8 +155,10 @@ class Gateway:
             await response.aclose()
 
     async def _read_body(self, reader: asyncio.StreamReader, length: int) -> AsyncIterator[bytes]:
+        limits, get_time = self._limits, asyncio.get_running_loop().time
+        end = get_time() + limits.body_seconds + length / limits.body_rate
         while length:
-            async with asyncio.timeout(self._limits.part_seconds):
+            async with asyncio.timeout_at(min(end, get_time() + limits.part_seconds)):
                 part = await reader.readexactly(min(length, _PART_BYTES))
             length -= len(part)
             yield part
