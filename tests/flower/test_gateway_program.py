@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +19,7 @@ pytest.importorskip("flwr")
 
 from cadis.errors import CadisError
 from cadis.flower.deployment import DeploymentPlan, write_deployment
-from cadis.flower.gateway import main, make_error_handler
+from cadis.flower.gateway import main, make_error_handler, make_server_context
 from cadis.flower.gateway_server import Gateway, Limits
 from cadis.flower.version import check_flower_version
 from deployed_support import find_free_port, is_listening
@@ -56,9 +57,17 @@ async def start_limited_gateway(
         yield gateway
 
 
-async def send(port: int, *parts: bytes, pause: float = 0.0, address: str = "127.0.0.1") -> bytes:
+async def send(
+    port: int,
+    *parts: bytes,
+    pause: float = 0.0,
+    address: str = "127.0.0.1",
+    context: ssl.SSLContext | None = None,
+) -> bytes:
     """Send parts with pauses; return all that comes back until the connection ends."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, local_addr=(address, 0), ssl=context
+    )
     try:
         for part in parts:
             writer.write(part)
@@ -143,6 +152,41 @@ async def end(tasks: list[asyncio.Task[bytes]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("start", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "part"])
+def test_many_connections_without_handshake_do_not_keep_others_out(
+    start: bytes, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = folder / "gateway" / "server.crt"
+    server = make_server_context(certificate, folder / "gateway" / "server.key")
+    client = ssl.create_default_context(cafile=folder / "flower" / "ca.crt")
+
+    async def check() -> tuple[str, int]:
+        async with start_tls_gateway(server) as port, asyncio.timeout(10):
+            plain = [asyncio.create_task(send(port, start)) for _ in range(30)]
+            while (ended := sum(task.done() for task in plain)) < 20:
+                await asyncio.sleep(0.05)
+            answer = await send(port, close(post(ALLOWED)), context=client)
+            await end(plain)
+            return get_status(answer), ended
+
+    assert asyncio.run(check()) == ("HTTP/1.1 200 OK", 20)
+    assert caplog.records == []
+
+
+@asynccontextmanager
+async def start_tls_gateway(context: ssl.SSLContext) -> AsyncIterator[int]:
+    async with (
+        serve(answer_upstream) as upstream,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{upstream}", timeout=1) as client,
+    ):
+        gateway = Gateway(client, PATIENT)
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(
+            lambda: gateway.make_protocol(context), "127.0.0.1", 0
+        ) as server:
+            yield server.sockets[0].getsockname()[1]
 
 
 def test_whole_body_has_a_deadline() -> None:

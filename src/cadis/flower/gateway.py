@@ -25,7 +25,6 @@ import httpx
 from cadis.errors import CadisError
 from cadis.flower.gateway_server import Gateway, Limits
 
-_HANDSHAKE_SECONDS = 5.0
 _PARENT_SECONDS = 0.5
 _REPORT_SECONDS = 60.0
 _FULL_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -92,20 +91,16 @@ async def run_gateway(options: argparse.Namespace) -> None:
     limits = Limits(body_bytes=options.max_body)
     _allow_open_files(4 * limits.connections)  # a request needs two
     context = make_server_context(options.certificate, options.key)
-    asyncio.get_running_loop().set_exception_handler(make_error_handler())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(make_error_handler())
     async with AsyncExitStack() as stack:
         upstream = await stack.enter_async_context(
             make_upstream_client(options.upstream, options.upstream_ca, limits)
         )
         host, port = options.listen
+        gateway = Gateway(upstream, limits)
         try:
-            server = await asyncio.start_server(
-                Gateway(upstream, limits).serve,
-                host,
-                port,
-                ssl=context,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            )
+            server = await loop.create_server(lambda: gateway.make_protocol(context), host, port)
         except OSError as error:
             raise CadisError(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
         stack.callback(server.close)
