@@ -1,12 +1,15 @@
 """Tests of slow and many clients, of the start and the end of the gateway, and of its errors."""
 
 import asyncio
+import errno
 import logging
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -16,7 +19,7 @@ pytest.importorskip("flwr")
 
 from cadis.errors import CadisError
 from cadis.flower.deployment import DeploymentPlan, write_deployment
-from cadis.flower.gateway import main
+from cadis.flower.gateway import main, make_error_handler, make_server_context
 from cadis.flower.gateway_server import Gateway, Limits
 from cadis.flower.version import check_flower_version
 from deployed_support import find_free_port, is_listening
@@ -43,18 +46,28 @@ async def serve(serve: Serve) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def start_limited_gateway(upstream: Serve = answer_upstream) -> AsyncIterator[int]:
+async def start_limited_gateway(
+    upstream: Serve = answer_upstream, limits: Limits = LIMITS
+) -> AsyncIterator[int]:
     async with (
         serve(upstream) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=1) as client,
-        serve(Gateway(client, LIMITS).serve) as gateway,
+        serve(Gateway(client, limits).serve) as gateway,
     ):
         yield gateway
 
 
-async def send(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
+async def send(
+    port: int,
+    *parts: bytes,
+    pause: float = 0.0,
+    address: str = "127.0.0.1",
+    context: ssl.SSLContext | None = None,
+) -> bytes:
     """Send parts with pauses; return all that comes back until the connection ends."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, local_addr=(address, 0), ssl=context
+    )
     try:
         for part in parts:
             writer.write(part)
@@ -90,18 +103,127 @@ def test_slow_clients_are_disconnected(parts: list[bytes], status: str) -> None:
     assert get_status(asyncio.run(check())) == status
 
 
-def test_many_idle_clients_do_not_keep_others_out() -> None:
+PATIENT = replace(LIMITS, head_seconds=20.0, part_seconds=20.0)
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        b"",
+        post(ALLOWED)[:-2],
+        post(ALLOWED, bytes(60_000))[:-1],
+        post(ALLOWED, bytes(70_000))[:-1],
+        post(LIST, bytes(1000))[:-1],
+    ],
+    ids=["nothing", "head", "small body", "large body", "refused"],
+)
+def test_many_slow_clients_do_not_keep_others_out(slow: bytes) -> None:
     """There are three times as many slow connections as the gateway accepts."""
 
     async def check() -> list[str]:
-        async with start_limited_gateway() as port, asyncio.timeout(10):
-            slow = [asyncio.create_task(send(port, post(ALLOWED)[:-2])) for _ in range(30)]
-            await asyncio.sleep(0.1)
+        async with start_limited_gateway(limits=PATIENT) as port, asyncio.timeout(10):
+            attack = [asyncio.create_task(send(port, slow)) for _ in range(30)]
+            await asyncio.sleep(0.2)
             answers = [get_status(await send(port, close(post(ALLOWED)))) for _ in range(5)]
-            await asyncio.gather(*slow)
+            await end(attack)
             return answers
 
     assert asyncio.run(check()) == ["HTTP/1.1 200 OK"] * 5
+
+
+def test_many_clients_of_one_address_do_not_end_requests_of_others() -> None:
+    """The request of the other address is the oldest, and is sent slowly."""
+
+    async def check() -> str:
+        async with start_limited_gateway(limits=PATIENT) as port, asyncio.timeout(10):
+            request = close(post(ALLOWED, b"1234"))
+            parts = [request[:-4], b"12", b"34"]
+            honest = asyncio.create_task(send(port, *parts, pause=0.3, address="127.0.0.2"))
+            await asyncio.sleep(0.1)
+            attack = [asyncio.create_task(send(port, request[:-1])) for _ in range(30)]
+            answer = await honest
+            await end(attack)
+            return get_status(answer)
+
+    assert asyncio.run(check()) == "HTTP/1.1 200 OK"
+
+
+async def end(tasks: list[asyncio.Task[bytes]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("start", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "part"])
+def test_many_connections_without_handshake_do_not_keep_others_out(
+    start: bytes, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = folder / "gateway" / "server.crt"
+    server = make_server_context(certificate, folder / "gateway" / "server.key")
+    client = ssl.create_default_context(cafile=folder / "flower" / "ca.crt")
+
+    async def check() -> tuple[str, int]:
+        async with start_tls_gateway(server) as port, asyncio.timeout(10):
+            plain = [asyncio.create_task(send(port, start)) for _ in range(30)]
+            while (ended := sum(task.done() for task in plain)) < 20:
+                await asyncio.sleep(0.05)
+            answer = await send(port, close(post(ALLOWED)), context=client)
+            await end(plain)
+            return get_status(answer), ended
+
+    assert asyncio.run(check()) == ("HTTP/1.1 200 OK", 20)
+    assert caplog.records == []
+
+
+@asynccontextmanager
+async def start_tls_gateway(context: ssl.SSLContext) -> AsyncIterator[int]:
+    async with (
+        serve(answer_upstream) as upstream,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{upstream}", timeout=1) as client,
+    ):
+        gateway = Gateway(client, PATIENT)
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(
+            lambda: gateway.make_protocol(context), "127.0.0.1", 0
+        ) as server:
+            yield server.sockets[0].getsockname()[1]
+
+
+def test_whole_body_has_a_deadline() -> None:
+    """Each part arrives in time."""
+    limits = replace(PATIENT, body_seconds=0.6, body_rate=2**30)
+    head, body = post(ALLOWED, bytes(640 * 1024)).split(b"\r\n\r\n")
+    parts = [head + b"\r\n\r\n", *[body[: 64 * 1024]] * 9]
+
+    async def check(pause: float) -> str:
+        async with start_limited_gateway(read_upstream, limits) as port, asyncio.timeout(10):
+            return get_status(await send(port, *parts, body[: 64 * 1024], pause=pause))
+
+    assert asyncio.run(check(0.01)) == "HTTP/1.1 200 OK"
+    assert asyncio.run(check(0.1)) == ""
+
+
+async def read_upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer a request when its body is complete."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    with suppress(EOFError):
+        await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    writer.close()
+
+
+def test_lack_of_open_files_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a thousand errors of asyncio; other errors are reported as before."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(make_error_handler())
+    full = OSError(errno.EMFILE, "Too many open files")
+    for _ in range(1000):
+        loop.call_exception_handler({"message": "socket.accept()", "exception": full})
+    loop.call_exception_handler({"message": "other", "exception": OSError(errno.EIO, "x")})
+    loop.close()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "No more connections can be accepted for now: Too many open files."
+    assert second.startswith("other")
 
 
 def close(request: bytes) -> bytes:

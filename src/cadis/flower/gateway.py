@@ -8,23 +8,28 @@ others is 403. ``gateway/start.sh`` of a deployment runs ``python -m cadis.flowe
 
 import argparse
 import asyncio
+import errno
 import logging
 import os
 import resource
 import signal
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from cadis.errors import CadisError
 from cadis.flower.gateway_server import Gateway, Limits
 
-_HANDSHAKE_SECONDS = 10.0
 _PARENT_SECONDS = 0.5
+_REPORT_SECONDS = 60.0
+_FULL_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+_log = logging.getLogger("cadis.gateway")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,23 +91,39 @@ async def run_gateway(options: argparse.Namespace) -> None:
     limits = Limits(body_bytes=options.max_body)
     _allow_open_files(4 * limits.connections)  # a request needs two
     context = make_server_context(options.certificate, options.key)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(make_error_handler())
     async with AsyncExitStack() as stack:
         upstream = await stack.enter_async_context(
             make_upstream_client(options.upstream, options.upstream_ca, limits)
         )
         host, port = options.listen
+        gateway = Gateway(upstream, limits)
         try:
-            server = await asyncio.start_server(
-                Gateway(upstream, limits).serve,
-                host,
-                port,
-                ssl=context,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            )
+            server = await loop.create_server(lambda: gateway.make_protocol(context), host, port)
         except OSError as error:
             raise CadisError(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
         stack.callback(server.close)
         await _wait_for_end(options.parent)
+
+
+def make_error_handler() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Return a handler of errors that reports once a minute that no connection can be accepted.
+
+    asyncio would print a traceback for each attempt, hundreds in a second.
+    """
+    next_report = 0.0
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal next_report
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _FULL_ERRORS):
+            loop.default_exception_handler(context)
+        elif loop.time() >= next_report:
+            next_report = loop.time() + _REPORT_SECONDS
+            _log.error("No more connections can be accepted for now: %s.", error.strerror)
+
+    return handle
 
 
 def make_server_context(certificate: Path, key: Path) -> ssl.SSLContext:
