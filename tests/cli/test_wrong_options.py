@@ -22,7 +22,7 @@ WRONG = [
     ("run --method fedavg --threshold 0.5", "'threshold' is a parameter of "),
     ("run --threshold 2", "threshold should be less than or equal to 1"),
     ("run --transforms clip --max-norm -1", "max_norm should be greater than 0"),
-    ("run --resume", "--resume needs the folder"),
+    ("run --resume", "Give the folder of the run to continue"),
     ("run --resume --out none", "no run in the folder"),
     ("run no.toml", "no.toml cannot be read"),
     ("run --device cuda", "no 'cuda' device"),

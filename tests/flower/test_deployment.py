@@ -216,9 +216,13 @@ def test_folder_that_cannot_be_created_is_an_error(folder: Path) -> None:
 def test_failed_run_has_exit_code_1(folder: Path) -> None:
     run, failed = folder / "runs" / "2026-01-02-000000", f'{STARTED}"finished:failed"'
     (run / "checkpoint").mkdir(parents=True)
+    result, _ = run_script(folder / "resume.sh", output=failed)
+    assert "The run failed before its first round." in result.stderr
+    (run / "history.jsonl").write_text("{}\n")  # one round
     result, called = run_script(folder / "resume.sh", output=failed)
     assert result.returncode == 1
     assert f"Resume it with: ./resume.sh '{run}'" in result.stderr
+    assert stat.S_IMODE((folder / "runs").stat().st_mode) == 0o700
     result, _ = run_script(folder / "run.sh", "--run-config", "rounds=5", output=failed)
     assert result.returncode == 1
     assert "The run failed before its first round." in result.stderr
