@@ -197,7 +197,7 @@ def make_engine(
 
 
 def make_lies(method: BaseMethod) -> dict[str, Lie]:
-    """Return all lies that a method can be told, by name."""
+    """Return all lies that a client can send to a method, by name."""
     lies = {
         "all parameters 1e19": fill("parameters", 1e19),
         "all parameters 3e38": fill("parameters", 3e38),

@@ -77,7 +77,7 @@ def test_models_equal_those_of_the_engine(
 ) -> None:
     """Both runs use the same sites at the same time and must not disturb each other.
 
-    While they train, somebody who has the certificate attacks the server.
+    While they train, an attacker with the certificate attacks the server.
     """
     runs = {method: deployment.run(method, number) for method, number in rounds.items()}
     wait_until(lambda: any(map(deployment.is_busy, SITES)), "a site is training", 180)

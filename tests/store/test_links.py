@@ -1,4 +1,4 @@
-"""Folders from somebody else: no file of the user changes, and damage is reported."""
+"""Folders from a stranger: no file of the user changes, and damage is reported."""
 
 import os
 import shutil

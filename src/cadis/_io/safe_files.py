@@ -1,6 +1,6 @@
 """Read and write files without following links and without waiting for pipes.
 
-A folder that you received from somebody else may contain symbolic links to your own files, files
+A folder that you received from a stranger may contain symbolic links to your own files, files
 that are hard links, or pipes in place of files. So everything that cadis writes goes through these
 functions. They check each folder from the folder of the run down to the file, and refuse a link.
 Links above the folder of the run are your own, such as ``~/data`` to another disk, and are allowed.

@@ -282,7 +282,7 @@ def load(
 ) -> Predictor:
     """Load a trained model with its preprocessing.
 
-    A model file or a run that you got from somebody else runs no code: only built-in models and
+    A model file or a run that you received from a stranger runs no code: only built-in models and
     tasks are created. If the file names other code, an error says so, unless you began the run
     yourself on this machine.
 
